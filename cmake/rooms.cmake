@@ -1,0 +1,39 @@
+# adze_room(NAME SOURCES... [PUBLIC libs] [PRIVATE libs] [TESTS test sources])
+# One room of the house: a static library `adze_NAME` that sees exactly what it links, and `NAME_test` from
+# the unit tests that stand beside its sources. `tests/tidy` checks the #include lines against the same table.
+function(adze_room name)
+  cmake_parse_arguments(R "" "" "SOURCES;PUBLIC;PRIVATE;TESTS" ${ARGN})
+  string(REPLACE "/" "_" target ${name})
+  add_library(adze_${target} STATIC ${R_SOURCES})
+  target_include_directories(adze_${target} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(adze_${target} PUBLIC ${R_PUBLIC} PRIVATE ${R_PRIVATE})
+  if(ADZE_TESTS AND R_TESTS)
+    adze_test(${target}_test SOURCES ${R_TESTS} LIBS adze_${target} ${R_PRIVATE})
+  endif()
+endfunction()
+
+# adze_test(NAME SOURCES files LIBS libs [LABEL label]): a GoogleTest binary known to CTest, one CTest entry per binary.
+# Tests find the repository's fixtures through ADZE_TEST_DATA, a compile-time path to tests/data.
+function(adze_test name)
+  if(NOT ADZE_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(T "" "LABEL" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${T_SOURCES})
+  target_link_libraries(${name} PRIVATE ${T_LIBS} GTest::gmock_main)
+  target_compile_definitions(${name} PRIVATE ADZE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+  add_test(NAME ${name} COMMAND ${name})
+  if(T_LABEL)
+    set_tests_properties(${name} PROPERTIES LABELS ${T_LABEL})
+  endif()
+endfunction()
+
+# adze_fuzz(NAME SOURCES files LIBS libs): a libFuzzer binary when ADZE_FUZZ is on.
+function(adze_fuzz name)
+  cmake_parse_arguments(F "" "" "SOURCES;LIBS" ${ARGN})
+  if(ADZE_FUZZ)
+    add_executable(${name} ${F_SOURCES})
+    target_link_libraries(${name} PRIVATE ${F_LIBS})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  endif()
+endfunction()

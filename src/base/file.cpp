@@ -1,0 +1,160 @@
+#include "base/file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace adze {
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// Reads exactly `size` bytes; returns errno or 0. A file that shrank meanwhile is EIO.
+int read_exactly(int fd, char* into, std::size_t size) {
+  while (size > 0) {
+    const ssize_t n = ::read(fd, into, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    if (n == 0) return EIO;
+    into += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  return 0;
+}
+
+int write_exactly(int fd, const std::byte* from, std::size_t size) {
+  while (size > 0) {
+    const ssize_t n = ::write(fd, from, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    from += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Error errno_error(int errno_value, std::string_view doing, const std::filesystem::path& path) {
+  ErrorCode code = ErrorCode::io;
+  std::string hint;
+  if (errno_value == ENOENT || errno_value == ENOTDIR) {
+    code = ErrorCode::not_found;
+    hint = "check the path";
+  } else if (errno_value == ENOSPC || errno_value == EDQUOT) {
+    code = ErrorCode::disk_full;
+    hint = "free some space and try again";
+  } else if (errno_value == EACCES || errno_value == EPERM) {
+    hint = "check the permissions";
+  }
+  return Error{code, fmt::format("cannot {} '{}': {}", doing, path.string(), std::strerror(errno_value)), std::move(hint)};
+}
+
+Result<MappedFile> MappedFile::open(const std::filesystem::path& path, MapOptions options) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return tl::unexpected(errno_error(errno, "open", path));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return tl::unexpected(errno_error(errno, "inspect", path));
+  if (!S_ISREG(info.st_mode)) {
+    return fail(ErrorCode::invalid_argument, fmt::format("'{}' is not a regular file", path.string()), "give the path of a file");
+  }
+  MappedFile file;
+  file.path_ = path;
+  file.size_ = static_cast<std::size_t>(info.st_size);
+  if (file.size_ == 0) return file;
+  // Anonymous memory and a read, or the file itself; both are unmapped the same way.
+  const int flags = options.map ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  const int protection = options.map ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* data = ::mmap(nullptr, file.size_, protection, flags, options.map ? fd.get() : -1, 0);
+  if (data == MAP_FAILED) {
+    return fail(ErrorCode::out_of_memory,
+                fmt::format("cannot map '{}' ({} bytes): {}", path.string(), file.size_, std::strerror(errno)));
+  }
+  file.data_ = static_cast<const std::byte*>(data);
+  file.mapped_ = true;
+  if (!options.map) {
+    if (const int error = read_exactly(fd.get(), static_cast<char*>(data), file.size_)) {
+      return tl::unexpected(errno_error(error, "read", path));
+    }
+    ::mprotect(data, file.size_, PROT_READ);
+  }
+  if (options.lock && ::mlock(data, file.size_) != 0) {
+    return fail(ErrorCode::out_of_memory,
+                fmt::format("cannot lock {} bytes of '{}' in memory: {}", file.size_, path.string(), std::strerror(errno)),
+                "raise the locked-memory limit (ulimit -l) or leave out --mlock");
+  }
+  return file;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(mapped_, other.mapped_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (mapped_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::prefetch() const {
+  if (mapped_) ::madvise(const_cast<std::byte*>(data_), size_, MADV_WILLNEED);
+}
+
+Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return tl::unexpected(errno_error(errno, "open", path));
+  std::string text;
+  char buffer[1 << 16];
+  for (;;) {  // a pipe has no size: read until its end
+    const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return tl::unexpected(errno_error(errno, "read", path));
+    if (n == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(n));
+    if (text.size() > max_bytes) {
+      return fail(ErrorCode::limit_exceeded, fmt::format("'{}' is larger than {} bytes", path.string(), max_bytes));
+    }
+  }
+}
+
+Status write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  std::string temporary = path.string() + ".XXXXXX";
+  const FileDescriptor fd(::mkstemp(temporary.data()));
+  if (fd.get() < 0) return tl::unexpected(errno_error(errno, "create a file beside", path));
+  int error = write_exactly(fd.get(), bytes.data(), bytes.size());
+  if (error == 0 && ::fchmod(fd.get(), 0644) != 0) error = errno;
+  if (error == 0 && ::fsync(fd.get()) != 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    return tl::unexpected(errno_error(error, "write", path));
+  }
+  return {};
+}
+
+Status write_file_atomic(const std::filesystem::path& path, std::string_view text) {
+  return write_file_atomic(path, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+}  // namespace adze

@@ -1,0 +1,54 @@
+// Files: read-only maps, whole-file reads, atomic writes. Not thread-safe per object; distinct objects are independent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+
+namespace adze {
+
+struct MapOptions {
+  bool map = true;     // false: read the file into anonymous memory instead (--no-mmap)
+  bool lock = false;   // mlock the bytes (--mlock); refused by the system is an error that names the limit
+};
+
+// The bytes of a file, read-only, for the life of the object. Movable; the bytes do not move.
+class MappedFile {
+ public:
+  // Errors: not_found, io, out_of_memory. An empty file is a valid map of zero bytes.
+  static Result<MappedFile> open(const std::filesystem::path& path, MapOptions options = {});
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::filesystem::path& path() const { return path_; }
+  // Starts reading the bytes into the page cache; a hint, never an error.
+  void prefetch() const;
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  bool mapped_ = false;
+  std::filesystem::path path_;
+};
+
+// The whole file. Errors: not_found, io, limit_exceeded when it is larger than max_bytes.
+Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
+
+// Writes a temporary beside `path`, syncs and renames: the name holds the old bytes or all of the new ones.
+// Errors: io, disk_full. Nothing is left behind on failure.
+Status write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes);
+Status write_file_atomic(const std::filesystem::path& path, std::string_view text);
+
+// The Error for a failed system call: not_found for ENOENT, disk_full for ENOSPC/EDQUOT, else io.
+Error errno_error(int errno_value, std::string_view doing, const std::filesystem::path& path);
+
+}  // namespace adze

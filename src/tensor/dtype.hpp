@@ -1,0 +1,49 @@
+// Element types: floats and ggml's quantised block types. A block is `block_elements` consecutive values of one row
+// stored in `block_bytes` bytes; each block type has one header under tensor/blocks/ with its layout and its slow,
+// exact conversions, and one row in the table behind dtype_info(). This file is the only switch over types.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace adze::tensor {
+
+enum class DType : std::uint8_t {
+  f32, f16, bf16,
+  i8, i16, i32, i64, f64,  // never weights; GGUF files may carry them
+  q4_0, q4_1, q5_0, q5_1, q8_0,
+  q2_k, q3_k, q4_k, q5_k, q6_k,
+  iq4_nl, iq4_xs, mxfp4,
+};
+
+struct DTypeInfo {
+  DType type;
+  std::string_view name;      // ggml's spelling: "Q4_1", "Q6_K", "BF16"
+  std::uint32_t ggml_id;      // the type id in a GGUF tensor record
+  std::uint32_t block_elements;
+  std::uint32_t block_bytes;
+  // Exact conversion of `blocks` blocks to float32. Null for types that are never weights.
+  void (*dequantise)(const std::byte* blocks, float* out, std::size_t block_count);
+  // ggml's reference quantiser without an importance matrix, bit for bit. Null where there is none.
+  void (*quantise)(const float* in, std::byte* blocks, std::size_t block_count);
+};
+
+const DTypeInfo& dtype_info(DType type);
+std::span<const DTypeInfo> all_dtypes();
+
+// The type with this GGUF id; nothing if Adze does not have it (then ggml_type_name may still know what it is).
+std::optional<DType> dtype_from_ggml(std::uint32_t ggml_id);
+// The name ggml gives a type id, also of types that Adze refuses ("IQ2_XXS", "TQ1_0", "NVFP4"); empty if unknown.
+std::string_view ggml_type_name(std::uint32_t ggml_id);
+
+// Bytes of a row of `elements` values; elements must be a multiple of block_elements (ADZE_CHECK).
+std::size_t row_bytes(DType type, std::int64_t elements);
+
+// Converts a whole row, elements a multiple of block_elements.
+void dequantise_row(DType type, const std::byte* row, float* out, std::int64_t elements);
+void quantise_row(DType type, const float* in, std::byte* row, std::int64_t elements);
+
+}  // namespace adze::tensor

@@ -1,0 +1,36 @@
+// A tensor as others see it: type, shape and bytes that somebody else owns.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tensor/dtype.hpp"
+
+namespace adze::tensor {
+
+// Row-major, outermost first: a projection's weight is [out, in], and dimensions that are not used are 1 at the front of
+// nothing: `rank` says how many count. (GGUF lists them innermost first; the reader turns them round.)
+struct Shape {
+  std::array<std::int64_t, 4> dims{1, 1, 1, 1};
+  int rank = 0;
+  std::int64_t operator[](int i) const { return dims[static_cast<std::size_t>(i)]; }
+  std::int64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
+  bool operator==(const Shape&) const = default;
+};
+
+struct TensorView {
+  std::string_view name;  // lives as long as the weight store
+  DType type = DType::f32;
+  Shape shape;
+  std::span<const std::byte> bytes;
+
+  std::int64_t columns() const { return shape.rank == 0 ? 1 : shape.dims[static_cast<std::size_t>(shape.rank - 1)]; }
+  std::int64_t rows() const { return shape.elements() / columns(); }
+  std::size_t row_stride() const { return row_bytes(type, columns()); }
+  const std::byte* row(std::int64_t r) const { return bytes.data() + static_cast<std::size_t>(r) * row_stride(); }
+};
+
+}  // namespace adze::tensor
