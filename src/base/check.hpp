@@ -9,8 +9,8 @@ namespace adze::detail {
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, std::string_view detail);
 }  // namespace adze::detail
 
-#define ADZE_CHECK(condition, ...)                                                                     \
-  do {                                                                                                 \
-    if (!(condition)) [[unlikely]]                                                                     \
-      ::adze::detail::check_failed(__FILE__, __LINE__, #condition, fmt::format("" __VA_ARGS__));       \
+#define ADZE_CHECK(condition, ...)                                                               \
+  do {                                                                                           \
+    if (!(condition)) [[unlikely]]                                                               \
+      ::adze::detail::check_failed(__FILE__, __LINE__, #condition, fmt::format("" __VA_ARGS__)); \
   } while (false)

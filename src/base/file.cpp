@@ -64,7 +64,8 @@ Error errno_error(int errno_value, std::string_view doing, const std::filesystem
   } else if (errno_value == EACCES || errno_value == EPERM) {
     hint = "check the permissions";
   }
-  return Error{code, fmt::format("cannot {} '{}': {}", doing, path.string(), std::strerror(errno_value)), std::move(hint)};
+  return Error{code, fmt::format("cannot {} '{}': {}", doing, path.string(), std::strerror(errno_value)),
+               std::move(hint)};
 }
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path, MapOptions options) {
@@ -73,7 +74,8 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path, MapOption
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return tl::unexpected(errno_error(errno, "inspect", path));
   if (!S_ISREG(info.st_mode)) {
-    return fail(ErrorCode::invalid_argument, fmt::format("'{}' is not a regular file", path.string()), "give the path of a file");
+    return fail(ErrorCode::invalid_argument, fmt::format("'{}' is not a regular file", path.string()),
+                "give the path of a file");
   }
   MappedFile file;
   file.path_ = path;
@@ -96,9 +98,10 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path, MapOption
     ::mprotect(data, file.size_, PROT_READ);
   }
   if (options.lock && ::mlock(data, file.size_) != 0) {
-    return fail(ErrorCode::out_of_memory,
-                fmt::format("cannot lock {} bytes of '{}' in memory: {}", file.size_, path.string(), std::strerror(errno)),
-                "raise the locked-memory limit (ulimit -l) or leave out --mlock");
+    return fail(
+        ErrorCode::out_of_memory,
+        fmt::format("cannot lock {} bytes of '{}' in memory: {}", file.size_, path.string(), std::strerror(errno)),
+        "raise the locked-memory limit (ulimit -l) or leave out --mlock");
   }
   return file;
 }

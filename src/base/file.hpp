@@ -12,8 +12,8 @@
 namespace adze {
 
 struct MapOptions {
-  bool map = true;     // false: read the file into anonymous memory instead (--no-mmap)
-  bool lock = false;   // mlock the bytes (--mlock); refused by the system is an error that names the limit
+  bool map = true;    // false: read the file into anonymous memory instead (--no-mmap)
+  bool lock = false;  // mlock the bytes (--mlock); refused by the system is an error that names the limit
 };
 
 // The bytes of a file, read-only, for the life of the object. Movable; the bytes do not move.

@@ -15,7 +15,8 @@ inline constexpr std::uint64_t kGgufMaxKeyBytes = 1u << 16;
 inline constexpr int kGgufMaxDims = 4;
 inline constexpr std::uint64_t kGgufMaxSplits = 4096;
 
-// --- model (model/): corrupt_file, naming the key ---------------------------------------------------------------------
+// --- model (model/): corrupt_file, naming the key
+// ---------------------------------------------------------------------
 inline constexpr std::int64_t kMaxLayers = 1024;
 inline constexpr std::int64_t kMaxHidden = 1 << 17;
 inline constexpr std::int64_t kMaxHeads = 1024;
@@ -24,11 +25,13 @@ inline constexpr std::int64_t kMaxFeedForward = 1 << 20;
 inline constexpr std::int64_t kMaxVocabulary = 1 << 22;
 inline constexpr std::int64_t kMaxContext = 1 << 24;
 
-// --- execution (backend/cpu): invalid_argument ------------------------------------------------------------------------
+// --- execution (backend/cpu): invalid_argument
+// ------------------------------------------------------------------------
 inline constexpr int kMaxThreads = 512;
 inline constexpr int kMaxBatchRows = 4096;
 
-// --- templates (text/jinja): template_error ----------------------------------------------------------------------------
+// --- templates (text/jinja): template_error
+// ----------------------------------------------------------------------------
 inline constexpr std::uint64_t kTemplateMaxSourceBytes = 1u << 20;
 inline constexpr std::uint64_t kTemplateMaxOutputBytes = 16u << 20;
 inline constexpr std::uint64_t kTemplateMaxSteps = 5'000'000;

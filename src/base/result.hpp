@@ -1,5 +1,6 @@
 // How the rooms report failure. A caller's mistake or the world's refusal is a Result that carries a code, one
-// sentence (what and where) and a hint (what to do). Our own bugs are ADZE_CHECK (check.hpp). No exception crosses a room.
+// sentence (what and where) and a hint (what to do). Our own bugs are ADZE_CHECK (check.hpp). No exception crosses a
+// room.
 #pragma once
 
 #include <fmt/format.h>
@@ -52,14 +53,14 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string message, std::stri
 // ADZE_TRY(auto x, f());  declares or assigns x, or returns f's error from the enclosing function.
 #define ADZE_TRY(target, expression) ADZE_TRY_IMPL_(ADZE_TRY_CAT_(adze_try_, __LINE__), target, expression)
 // ADZE_TRY_STATUS(f());  the same for a Status.
-#define ADZE_TRY_STATUS(expression)                                                      \
-  do {                                                                                   \
-    auto adze_status_ = (expression);                                                    \
+#define ADZE_TRY_STATUS(expression)                                                           \
+  do {                                                                                        \
+    auto adze_status_ = (expression);                                                         \
     if (!adze_status_) return tl::unexpected<::adze::Error>(std::move(adze_status_.error())); \
   } while (false)
 #define ADZE_TRY_CAT2_(a, b) a##b
 #define ADZE_TRY_CAT_(a, b) ADZE_TRY_CAT2_(a, b)
-#define ADZE_TRY_IMPL_(temporary, target, expression)                                  \
-  auto temporary = (expression);                                                       \
+#define ADZE_TRY_IMPL_(temporary, target, expression)                                 \
+  auto temporary = (expression);                                                      \
   if (!temporary) return tl::unexpected<::adze::Error>(std::move(temporary.error())); \
   target = std::move(*temporary)

@@ -15,7 +15,7 @@
 
 namespace adze::ops {
 
-using BufferId = int;                       // index into Plan::buffers
+using BufferId = int;                         // index into Plan::buffers
 using WeightRef = const tensor::TensorView*;  // nullptr: there is none
 
 // Rows a step must compute: all, or only those whose logits or hidden state somebody wants.
@@ -87,8 +87,8 @@ struct AttentionPrep {
   int kv_layer = 0;
   int heads = 0, kv_heads = 0, head_size = 0;
   bool has_q_norm = false, has_k_norm = false;
-  NormSpec q_norm, k_norm;  // over each head
-  int rope = 0;             // index into Plan::ropes; -1: none
+  NormSpec q_norm, k_norm;     // over each head
+  int rope = 0;                // index into Plan::ropes; -1: none
   BufferId in = -1, out = -1;  // in [heads*hd + 2*kv_heads*hd], out [heads*hd]
 };
 

@@ -1,0 +1,197 @@
+// Adze's C++ API, the one that the command line itself uses. No global state: engines are independent, also of each
+// other's threads. An Engine and its Conversations are driven by one thread at a time. Errors are Results
+// (base/result.hpp).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace adze {
+
+// --- loading --------------------------------------------------------------------------------------------------------
+
+enum class ComputeType : std::uint8_t { automatic, f32 };             // f32: dequantise and multiply in float32
+enum class KvCacheType : std::uint8_t { automatic, f32, f16, q8_0 };  // automatic: f16 (f32 under ComputeType::f32)
+
+// Replaces what the file says about rotary embedding; unset fields keep it.
+struct RopeOverride {
+  std::optional<std::string> scaling;  // "none", "linear", "yarn", "llama3"
+  std::optional<float> frequency_base;
+  std::optional<float> frequency_scale;  // 1 / factor
+  std::optional<float> scaling_factor;
+  std::optional<std::int64_t> original_context;
+};
+
+struct LoadOptions {
+  int threads = 0;           // 0: as many as the process may use
+  std::int64_t context = 0;  // positions; 0: the model's own, at most what fits in memory
+  ComputeType compute = ComputeType::automatic;
+  KvCacheType kv_type = KvCacheType::automatic;
+  bool use_mmap = true;
+  bool lock_memory = false;
+  int chunk = 0;  // prompt rows per forward; 0: chosen. Never changes a result.
+  RopeOverride rope;
+  std::optional<std::string> chat_template;  // Jinja source instead of the model's own
+};
+
+// --- sampling -------------------------------------------------------------------------------------------------------
+
+struct SamplingOptions {
+  float temperature = 0.8f;  // 0: greedy, ties to the lowest id
+  int top_k = 40;            // 0: off
+  float top_p = 0.95f;       // 1: off; 0: greedy
+  float min_p = 0.05f;       // 0: off
+  float typical_p = 1.0f;    // 1: off
+  float repetition_penalty = 1.0f;
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  int penalty_window = 64;      // last tokens that the penalties see; -1: the whole context, 0: off
+  float dry_multiplier = 0.0f;  // 0: off
+  float dry_base = 1.75f;
+  int dry_allowed_length = 2;
+  int dry_window = -1;
+  std::vector<std::string> dry_sequence_breakers{"\n", ":", "\"", "*"};
+  std::optional<std::uint64_t> seed;  // unset: one is drawn by the caller of generate (reported in the result)
+  std::vector<std::pair<std::int32_t, float>> logit_bias;
+};
+
+struct GenerateOptions {
+  SamplingOptions sampling;
+  std::int64_t max_tokens = -1;  // -1: until the context is full
+  std::vector<std::string> stop;
+  std::vector<std::int32_t> stop_ids;
+  bool ignore_eos = false;
+  bool hash_logits = false;  // fill Generation::logits_hash (costs a pass over the logits)
+};
+
+enum class FinishReason : std::uint8_t { stop, length, cancelled, error };
+std::string_view finish_reason_name(FinishReason reason);
+
+struct Statistics {
+  std::int64_t prompt_tokens = 0;  // computed now
+  std::int64_t reused_tokens = 0;  // found in the conversation's KV, not computed
+  std::int64_t generated_tokens = 0;
+  double prompt_seconds = 0;
+  double generate_seconds = 0;
+  double first_token_seconds = 0;  // from the call to the first token
+};
+
+struct Generation {
+  std::vector<std::int32_t> ids;  // without the token that ended it
+  std::string text;               // without stop strings
+  FinishReason finish = FinishReason::stop;
+  std::string stop_match;  // the stop string that ended it, if one did
+  std::uint64_t seed = 0;
+  Statistics statistics;
+  std::string logits_hash;  // 32 hex digits over every sampled row, in order
+};
+
+// Called with each piece of text as it becomes certain (whole UTF-8 characters, nothing a stop string could still
+// swallow). Return false to cancel.
+using OnText = std::function<bool(std::string_view piece)>;
+
+// --- chat -----------------------------------------------------------------------------------------------------------
+
+struct ChatMessage {
+  std::string role;  // "system", "user", "assistant", "tool"
+  std::string content;
+};
+
+enum class Thinking : std::uint8_t { model_default, on, off };
+
+struct ModelInfo {
+  std::string name;          // general.name, or the file's
+  std::string architecture;  // "llama"
+  std::int64_t parameters = 0;
+  std::int64_t file_bytes = 0;
+  std::int64_t context = 0;  // in force
+  std::int64_t trained_context = 0;
+  int layers = 0;
+  int vocabulary = 0;
+  bool has_chat_template = false;
+  std::string numeric_class;
+  std::string route_digest;
+  std::uint64_t kv_bytes_per_token = 0;
+  std::uint64_t scratch_bytes = 0;
+  std::size_t unused_tensors = 0;
+};
+
+struct EngineImpl;
+struct ConversationImpl;
+
+// A multi-turn chat that keeps its KV: a turn computes only what the previous ones have not.
+class Conversation {
+ public:
+  Conversation(Conversation&&) noexcept;
+  Conversation& operator=(Conversation&&) noexcept;
+  ~Conversation();
+
+  const std::vector<ChatMessage>& messages() const;
+  void set_messages(std::vector<ChatMessage> messages);  // e.g. loaded ones; the common prefix of the KV is kept
+  void set_system(std::string text);                     // empty: none
+  void set_thinking(Thinking thinking);
+  void clear();  // messages and KV; the system text stays
+
+  // Appends the user's message, answers, appends the answer (what there is of it, when cancelled). On an error the
+  // user's message is taken back and the conversation is as before. Errors: context_full, template_error, non_finite.
+  Result<Generation> say(std::string user, const GenerateOptions& options, const OnText& on_text);
+  std::int64_t tokens_in_context() const;
+
+ private:
+  friend class Engine;
+  explicit Conversation(std::unique_ptr<ConversationImpl> impl);
+  std::unique_ptr<ConversationImpl> impl_;
+};
+
+class Engine {
+ public:
+  // Errors: not_found, not_a_model, corrupt_file, unsupported_*, out_of_memory (need, have, largest context that fits).
+  static Result<Engine> load(const std::filesystem::path& model, const LoadOptions& options);
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
+  const ModelInfo& info() const;
+  GenerateOptions default_options() const;  // the model's generation defaults over Adze's own
+  std::string plan_text() const;            // for people
+  std::string plan_json() const;            // for programs
+
+  std::vector<std::int32_t> tokenize(std::string_view text, bool add_bos, bool parse_special) const;
+  std::string detokenize(std::span<const std::int32_t> ids, bool show_special) const;
+  bool adds_bos() const;
+
+  // Raw completion of ids; nothing is added to them.
+  Result<Generation> generate(std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                              const OnText& on_text);
+  Result<Conversation> start_conversation();
+
+  // Calls back with the logits [vocabulary] of each position that `wanted` asks for, in order. Positions are processed
+  // in chunks; a fresh KV is used. `observer` may be null.
+  using OnLogits = std::function<void(std::int64_t position, std::span<const float> logits)>;
+  Status evaluate(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t position)>& wanted,
+                  const OnLogits& on_logits);
+  // The residual stream and sub-block outputs of every layer, by name, for one evaluation of `ids`.
+  struct LayerDump {
+    std::string name;
+    std::int64_t rows = 0, columns = 0;
+    std::vector<float> values;
+  };
+  Result<std::vector<LayerDump>> dump_layers(std::span<const std::int32_t> ids);
+
+ private:
+  explicit Engine(std::unique_ptr<EngineImpl> impl);
+  std::unique_ptr<EngineImpl> impl_;
+};
+
+}  // namespace adze

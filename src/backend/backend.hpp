@@ -1,0 +1,102 @@
+// What the engine asks of a device. A backend prepares a Plan once into a schedule of dispatches and then runs it on
+// ragged batches. One Prepared is driven by one thread at a time; distinct ones are independent (no global state).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/hash.hpp"
+#include "base/result.hpp"
+#include "ops/plan.hpp"
+
+namespace adze::backend {
+
+// Positions in one page of KV. Fixed: attention's partitions and (later) the prefix cache are multiples of it.
+inline constexpr int kPageTokens = 64;
+
+// How the inputs of matrix products are held. `automatic`: int8 for quantised weights, float32 for float weights.
+enum class Compute : std::uint8_t { automatic, f32 };
+enum class KvType : std::uint8_t { automatic, f32, f16, q8_0 };  // automatic: f16, or f32 under Compute::f32
+
+struct PrepareOptions {
+  Compute compute = Compute::automatic;
+  KvType kv_type = KvType::automatic;
+  int threads = 0;             // 0: as many as the process may use
+  int max_batch_rows = 256;    // rows of one run(); scratch is sized by it
+  std::int64_t max_pages = 0;  // pages of KV that the pool may hand out
+};
+
+// One row of a ragged batch: a prompt token, a decoded token, or (later) a draft to verify.
+struct Row {
+  std::int32_t token = 0;
+  std::int32_t sequence = 0;  // index into Batch::sequences
+  std::int32_t position = 0;
+  bool wants_logits = false;
+};
+
+// The page table of one sequence: page i holds positions [i * kPageTokens, (i + 1) * kPageTokens).
+struct SequencePages {
+  std::span<const std::int32_t> pages;
+};
+
+// Rows of one sequence stand together, positions ascending by one; every earlier position of the sequence has been run.
+struct Batch {
+  std::span<const Row> rows;
+  std::span<const SequencePages> sequences;
+};
+
+// One dispatch of the schedule: the steps it covers and the kernel chosen for them, with the reason.
+struct DispatchInfo {
+  std::string name;                   // "norm", "project", "attend" ...
+  int first_step = 0, last_step = 0;  // inclusive, indices into Plan::steps
+  int layer = -1;
+  std::string kernel;  // "q4_1 x int8, 16 rows, avx512_vnni"
+  std::string reason;
+};
+
+struct Schedule {
+  std::string backend;        // "cpu"
+  std::string numeric_class;  // weight types, activation types, KV type: part of every cache key
+  std::vector<DispatchInfo> dispatches;
+  Digest route;  // over the dispatches and their kernels
+};
+
+struct MemoryUse {
+  std::uint64_t weight_bytes = 0;       // mapped, shared with other processes
+  std::uint64_t scratch_bytes = 0;      // private, allocated by prepare()
+  std::uint64_t bytes_per_page = 0;     // over all layers
+  std::uint64_t kv_bytes_reserved = 0;  // max_pages * bytes_per_page; touched as pages are used
+};
+
+// Sees every buffer of the plan after the step that wrote it, for debugging: rows [T, width], row-major.
+struct StepObserver {
+  virtual ~StepObserver() = default;
+  virtual void after_step(int step, const ops::Buffer& buffer, std::span<const float> values, int rows) = 0;
+};
+
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+  virtual const Schedule& schedule() const = 0;
+  virtual MemoryUse memory() const = 0;
+
+  // Computes the batch and appends its K and V. Errors: invalid_argument (more rows than max_batch_rows, a token
+  // outside the vocabulary, a position outside its pages or the plan's context), non_finite (a wanted logit is NaN or
+  // infinite).
+  virtual Status run(const Batch& batch) = 0;
+  // float32 [vocabulary] of the i-th row of the last batch that wanted logits; valid until the next run().
+  virtual std::span<const float> logits(int wanted) const = 0;
+  virtual void observe(StepObserver* observer) = 0;  // nullptr: none
+};
+
+// What one plan would need, before anything is allocated.
+MemoryUse estimate_memory(const ops::Plan& plan, const PrepareOptions& options);
+
+// Weights are views that must outlive the result. Errors: unsupported_feature and unsupported_type by name,
+// out_of_memory with need and have.
+Result<std::unique_ptr<Prepared>> prepare(const ops::Plan& plan, const PrepareOptions& options);
+
+}  // namespace adze::backend
