@@ -1,0 +1,102 @@
+// The rows behind the settings: one line of data per setting. Add a member in settings.hpp and a row here, and the
+// flag, the file key, `adze config`, the man page, the completions and docs/settings.md follow.
+#include "base/limits.hpp"
+#include "base/settings.hpp"
+
+namespace adze {
+namespace {
+
+using S = Settings;
+using G = SettingGroup;
+constexpr double kMaxTokens = static_cast<double>(limits::kMaxContext);
+
+// name, member, group, flags, environment, value, help, least, most, secret
+constexpr SettingRow kRows[] = {
+    {"threads", &S::threads, G::engine, "-t,--threads", "ADZE_THREADS", "N",
+     "Compute threads; 0 takes one per physical core", 0, limits::kMaxThreads},
+    {"context", &S::context, G::engine, "-c,--ctx", "ADZE_CTX", "TOKENS",
+     "Context size; 0 takes the model's own, as far as memory allows", 0, kMaxTokens},
+    {"kv_type", &S::kv_type, G::engine, "--kv-type", "ADZE_KV_TYPE", "f16|q8_0", "How keys and values are stored"},
+    {"compute", &S::compute, G::engine, "--compute", "", "auto|f32",
+     "auto multiplies quantised weights with int8 activations; f32 dequantises and multiplies in float32"},
+    {"cpu", &S::cpu, G::engine, "--cpu", "ADZE_CPU", "NAME",
+     "Instruction set of the kernels: auto, or one that adze doctor lists"},
+    {"mmap", &S::mmap, G::engine, "--no-mmap", "", "", "Read the model into memory instead of mapping the file"},
+    {"mlock", &S::mlock, G::engine, "--mlock", "", "", "Keep the model's pages in memory; they are never swapped out"},
+    {"rope_scaling", &S::rope_scaling, G::engine, "--rope-scaling", "", "none|linear|yarn",
+     "Override the model's rope scaling"},
+    {"rope_base", &S::rope_base, G::engine, "--rope-base", "", "X", "Override the model's rope frequency base", 1,
+     1e12},
+    {"rope_factor", &S::rope_factor, G::engine, "--rope-factor", "", "X", "Override the factor of the rope scaling", 1,
+     1024},
+
+    {"logit_bias", &S::logit_bias, G::sampling, "--logit-bias", "", "ID=BIAS",
+     "Add BIAS (-100 to 100) to the logit of token ID; may be repeated"},
+    {"repetition_penalty", &S::repetition_penalty, G::sampling, "--repetition-penalty", "", "X",
+     "Divide the logits of tokens already seen by X; 1 is off", 0.01, 100},
+    {"presence_penalty", &S::presence_penalty, G::sampling, "--presence-penalty", "", "X",
+     "Subtract X from the logit of every token already seen; 0 is off", -100, 100},
+    {"frequency_penalty", &S::frequency_penalty, G::sampling, "--frequency-penalty", "", "X",
+     "Subtract X times its count from the logit of every token already seen; 0 is off", -100, 100},
+    {"penalty_window", &S::penalty_window, G::sampling, "--penalty-window", "", "TOKENS",
+     "How far back the penalties look; 0 is off, -1 is everything", -1, kMaxTokens},
+    {"dry_multiplier", &S::dry_multiplier, G::sampling, "--dry-multiplier", "", "X",
+     "Strength of the DRY penalty on repeated sequences; 0 is off", 0, 100},
+    {"dry_base", &S::dry_base, G::sampling, "--dry-base", "", "X",
+     "DRY penalty grows by this factor per token of the repetition", 1, 100},
+    {"dry_allowed_length", &S::dry_allowed_length, G::sampling, "--dry-allowed-length", "", "TOKENS",
+     "Repetitions up to this length are free", 0, kMaxTokens},
+    {"dry_penalty_window", &S::dry_penalty_window, G::sampling, "--dry-window", "", "TOKENS",
+     "How far back DRY looks; -1 is everything", -1, kMaxTokens},
+    {"top_k", &S::top_k, G::sampling, "--top-k", "", "K", "Keep the K likeliest tokens; 0 is off", 0,
+     static_cast<double>(limits::kMaxVocabulary)},
+    {"typical_p", &S::typical_p, G::sampling, "--typical-p", "", "P",
+     "Keep locally typical tokens of total probability P; 1 is off", 0, 1},
+    {"top_p", &S::top_p, G::sampling, "--top-p", "", "P", "Keep the likeliest tokens of total probability P; 1 is off",
+     0, 1},
+    {"min_p", &S::min_p, G::sampling, "--min-p", "", "P",
+     "Drop tokens less than P times as likely as the likeliest; 0 is off", 0, 1},
+    {"temperature", &S::temperature, G::sampling, "--temperature,--temp", "", "T",
+     "Divide the logits by T; 0 takes the likeliest token", 0, 100},
+    {"seed", &S::seed, G::sampling, "-s,--seed", "", "N", "Seed of the random numbers; the same seed, the same text", 0,
+     9007199254740992.0},
+
+    {"max_tokens", &S::max_tokens, G::ending, "-n,--max-tokens", "", "N", "Stop after N generated tokens", 0,
+     kMaxTokens},
+    {"stop", &S::stop, G::ending, "--stop", "", "TEXT", "Stop before TEXT; may be repeated"},
+    {"stop_ids", &S::stop_ids, G::ending, "--stop-id", "", "ID", "Stop at token ID; may be repeated"},
+    {"ignore_eos", &S::ignore_eos, G::ending, "--ignore-eos", "", "", "Go on past the model's end-of-text tokens"},
+
+    {"system", &S::system, G::chat, "--system", "", "TEXT", "The system message"},
+    {"thinking", &S::thinking, G::chat, "--thinking", "", "auto|on|off",
+     "Whether a model that can think aloud does; auto is the template's default"},
+
+    {"hub_endpoint", &S::hub_endpoint, G::hub, "--hub-endpoint", "ADZE_HUB_ENDPOINT HF_ENDPOINT", "URL",
+     "Where hf: models come from"},
+    {"hub_token", &S::hub_token, G::hub, "--hub-token", "ADZE_HUB_TOKEN HF_TOKEN", "TOKEN", "Access token for the hub",
+     -1, 1, true},
+    {"models_dir", &S::models_dir, G::hub, "--models-dir", "ADZE_MODELS_DIR", "DIR",
+     "Where pulled models live; empty is adze/models in the user's cache directory"},
+
+    {"quiet", &S::quiet, G::output, "-q,--quiet", "ADZE_QUIET", "", "No progress and no statistics"},
+    {"verbose", &S::verbose, G::output, "-v,--verbose", "ADZE_VERBOSE", "",
+     "Also print the settings in force, the sampler order and the seed"},
+};
+
+}  // namespace
+
+std::span<const SettingRow> setting_rows() { return kRows; }
+
+std::string_view group_title(SettingGroup group) {
+  switch (group) {
+    case SettingGroup::engine: return "Engine";
+    case SettingGroup::sampling: return "Sampling";
+    case SettingGroup::ending: return "Where the answer ends";
+    case SettingGroup::chat: return "Chat";
+    case SettingGroup::hub: return "Models and the hub";
+    case SettingGroup::output: return "Output";
+  }
+  return "";
+}
+
+}  // namespace adze
