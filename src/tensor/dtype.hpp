@@ -12,17 +12,33 @@
 namespace adze::tensor {
 
 enum class DType : std::uint8_t {
-  f32, f16, bf16,
-  i8, i16, i32, i64, f64,  // never weights; GGUF files may carry them
-  q4_0, q4_1, q5_0, q5_1, q8_0,
-  q2_k, q3_k, q4_k, q5_k, q6_k,
-  iq4_nl, iq4_xs, mxfp4,
+  f32,
+  f16,
+  bf16,
+  i8,
+  i16,
+  i32,
+  i64,
+  f64,  // never weights; GGUF files may carry them
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  iq4_nl,
+  iq4_xs,
+  mxfp4,
 };
 
 struct DTypeInfo {
   DType type;
-  std::string_view name;      // ggml's spelling: "Q4_1", "Q6_K", "BF16"
-  std::uint32_t ggml_id;      // the type id in a GGUF tensor record
+  std::string_view name;  // ggml's spelling: "Q4_1", "Q6_K", "BF16"
+  std::uint32_t ggml_id;  // the type id in a GGUF tensor record
   std::uint32_t block_elements;
   std::uint32_t block_bytes;
   // Exact conversion of `blocks` blocks to float32. Null for types that are never weights.

@@ -11,8 +11,8 @@
 
 namespace adze::tensor {
 
-// Row-major, outermost first: a projection's weight is [out, in], and dimensions that are not used are 1 at the front of
-// nothing: `rank` says how many count. (GGUF lists them innermost first; the reader turns them round.)
+// Row-major, outermost first: a projection's weight is [out, in], and dimensions that are not used are 1 at the front
+// of nothing: `rank` says how many count. (GGUF lists them innermost first; the reader turns them round.)
 struct Shape {
   std::array<std::int64_t, 4> dims{1, 1, 1, 1};
   int rank = 0;

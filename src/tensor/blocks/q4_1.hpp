@@ -1,0 +1,35 @@
+// Q4_1: 32 values, value = d * q + m, q in 0..15. 20 bytes, 5 bits per value.
+#pragma once
+
+#include "tensor/blocks/rounding.hpp"
+
+namespace adze::tensor::blocks {
+
+struct Q4_1 {
+  static constexpr int kElements = 32;
+  std::uint16_t d;      // f16
+  std::uint16_t m;      // f16, the smallest value
+  std::uint8_t qs[16];  // byte i: value i in the low nibble, value i + 16 in the high one
+};
+static_assert(sizeof(Q4_1) == 20);
+
+inline void dequantise(const Q4_1& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  const float m = f16_to_f32(block.m);
+  for (int i = 0; i < 16; ++i) {
+    out[i] = d * static_cast<float>(block.qs[i] & 15) + m;
+    out[i + 16] = d * static_cast<float>(block.qs[i] >> 4) + m;
+  }
+}
+
+inline void quantise(const float* in, Q4_1& block) {
+  const Range range = value_range<32>(in);
+  const float d = (range.high - range.low) / 15.0f;
+  const float inverse = inverse_or_zero(d);
+  block.d = f32_to_f16(d);
+  block.m = f32_to_f16(range.low);
+  const auto level = [&](int i) { return truncate_level((in[i] - range.low) * inverse + 0.5f, 15); };
+  for (int i = 0; i < 16; ++i) block.qs[i] = pack_nibbles(level(i), level(i + 16));
+}
+
+}  // namespace adze::tensor::blocks

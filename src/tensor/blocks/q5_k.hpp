@@ -1,0 +1,51 @@
+// Q5_K: 256 values in eight groups of 32, value = d * s * q - dmin * m with 6-bit s and m per group, q in 0..31.
+// 176 bytes, 5.5 bits per value.
+#pragma once
+
+#include "tensor/blocks/fit.hpp"
+#include "tensor/blocks/k_scales.hpp"
+#include "tensor/blocks/rounding.hpp"
+
+namespace adze::tensor::blocks {
+
+struct Q5_K {
+  static constexpr int kElements = 256;
+  std::uint16_t d;          // f16
+  std::uint16_t dmin;       // f16
+  std::uint8_t scales[12];  // k_scales.hpp
+  std::uint8_t qh[32];      // bit i / 32 of byte i % 32: bit 4 of value i
+  std::uint8_t qs[128];     // low four bits, as Q4_K
+};
+static_assert(sizeof(Q5_K) == 176);
+
+inline void dequantise(const Q5_K& block, float* out) {
+  const float d = f16_to_f32(block.d);
+  const float dmin = f16_to_f32(block.dmin);
+  for (int i = 0; i < 256; ++i) {
+    const ScaleAndMinimum group = unpack_k_scale(block.scales, i / 32);
+    const float scale = d * static_cast<float>(group.scale);
+    const float minimum = dmin * static_cast<float>(group.minimum);
+    const int low = (block.qs[32 * (i / 64) + i % 32] >> (4 * (i / 32 % 2))) & 15;
+    const int high = (block.qh[i % 32] >> (i / 32)) & 1;
+    out[i] = scale * static_cast<float>(low | (high << 4)) - minimum;
+  }
+}
+
+inline void quantise(const float* in, Q5_K& block) {
+  constexpr AffineSearch kSearch{.top_level = 31, .first_offset = -0.5f, .candidates = 16, .absolute_error = false};
+  const AffineSuperBlock fit = fit_affine_super_block(in, kSearch);
+  block.d = fit.d;
+  block.dmin = fit.dmin;
+  std::copy(fit.scales.begin(), fit.scales.end(), block.scales);
+  std::fill(std::begin(block.qh), std::end(block.qh), std::uint8_t{0});
+  for (int byte = 0; byte < 128; ++byte) {
+    const std::uint8_t* q = fit.levels.data() + 64 * (byte / 32) + byte % 32;
+    block.qs[byte] = pack_nibbles(q[0], q[32]);
+  }
+  for (int i = 0; i < 256; ++i) {
+    std::uint8_t& high = block.qh[i % 32];
+    high = static_cast<std::uint8_t>(high | ((fit.levels[static_cast<std::size_t>(i)] >> 4) << (i / 32)));
+  }
+}
+
+}  // namespace adze::tensor::blocks
