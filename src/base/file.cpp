@@ -71,7 +71,7 @@ Error errno_error(int errno_value, std::string_view doing, const std::filesystem
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path, MapOptions options) {
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return tl::unexpected(errno_error(errno, "open", path));
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd.get(), &info) != 0) return tl::unexpected(errno_error(errno, "inspect", path));
   if (!S_ISREG(info.st_mode)) {
     return fail(ErrorCode::invalid_argument, fmt::format("'{}' is not a regular file", path.string()),
@@ -141,19 +141,51 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t m
   }
 }
 
-Status write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+AtomicFile::AtomicFile(int fd, std::filesystem::path path, std::string temporary)
+    : fd_(fd), path_(std::move(path)), temporary_(std::move(temporary)) {}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      written_(other.written_) {}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
   std::string temporary = path.string() + ".XXXXXX";
-  const FileDescriptor fd(::mkstemp(temporary.data()));
-  if (fd.get() < 0) return tl::unexpected(errno_error(errno, "create a file beside", path));
-  int error = write_exactly(fd.get(), bytes.data(), bytes.size());
-  if (error == 0 && ::fchmod(fd.get(), 0644) != 0) error = errno;
-  if (error == 0 && ::fsync(fd.get()) != 0) error = errno;
-  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    return tl::unexpected(errno_error(error, "write", path));
+  const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
+  if (fd < 0) return tl::unexpected(errno_error(errno, "create a file beside", path));
+  return AtomicFile(fd, path, std::move(temporary));
+}
+
+Status AtomicFile::write(std::span<const std::byte> bytes) {
+  if (const int error = write_exactly(fd_, bytes.data(), bytes.size())) {
+    return tl::unexpected(errno_error(error, "write", path_));
   }
+  written_ += bytes.size();
   return {};
+}
+
+Status AtomicFile::write(std::string_view text) { return write(std::as_bytes(std::span(text.data(), text.size()))); }
+
+Status AtomicFile::commit() {
+  int error = ::fchmod(fd_, 0644) != 0 ? errno : 0;
+  if (error == 0 && ::fsync(fd_) != 0) error = errno;
+  if (error == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) error = errno;
+  if (error != 0) return tl::unexpected(errno_error(error, "write", path_));
+  ::close(std::exchange(fd_, -1));
+  return {};
+}
+
+Status write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  ADZE_TRY(AtomicFile file, AtomicFile::create(path));
+  ADZE_TRY_STATUS(file.write(bytes));
+  return file.commit();
 }
 
 Status write_file_atomic(const std::filesystem::path& path, std::string_view text) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.hpp"
 
@@ -42,6 +43,28 @@ class MappedFile {
 
 // The whole file. Errors: not_found, io, limit_exceeded when it is larger than max_bytes.
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
+
+// A file that comes into being whole: bytes go to a temporary beside `path`, commit() syncs it and renames it.
+// Destroyed without commit, it leaves nothing behind and the old file, if any, untouched. Errors: io, disk_full.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::filesystem::path& path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  Status write(std::span<const std::byte> bytes);
+  Status write(std::string_view text);
+  std::uint64_t written() const { return written_; }
+  Status commit();  // nothing may be written afterwards
+
+ private:
+  AtomicFile(int fd, std::filesystem::path path, std::string temporary);
+  int fd_ = -1;
+  std::filesystem::path path_;
+  std::string temporary_;
+  std::uint64_t written_ = 0;
+};
 
 // Writes a temporary beside `path`, syncs and renames: the name holds the old bytes or all of the new ones.
 // Errors: io, disk_full. Nothing is left behind on failure.

@@ -32,6 +32,26 @@ TEST(File, NamesWhatIsMissing) {
   EXPECT_EQ(MappedFile::open(::testing::TempDir()).error().code, ErrorCode::invalid_argument);
 }
 
+TEST(File, AtomicFileIsAllOrNothing) {
+  const auto folder = temporary("adze_atomic");
+  std::filesystem::create_directories(folder);
+  const auto path = folder / "model.bin";
+  ASSERT_TRUE(write_file_atomic(path, "old"));
+  {
+    auto abandoned = AtomicFile::create(path);
+    ASSERT_TRUE(abandoned && abandoned->write("half"));
+  }
+  EXPECT_EQ(read_file(path, 100).value(), "old");
+  auto file = AtomicFile::create(path);
+  ASSERT_TRUE(file && file->write("new ") && file->write("bytes"));
+  EXPECT_EQ(file->written(), 9u);
+  EXPECT_EQ(read_file(path, 100).value(), "old");
+  ASSERT_TRUE(file->commit());
+  EXPECT_EQ(read_file(path, 100).value(), "new bytes");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(File, FailedWriteLeavesNothing) {
   const auto path = temporary("adze_no_dir") / "x" / "file";
   EXPECT_FALSE(write_file_atomic(path, "x"));
