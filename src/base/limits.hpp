@@ -24,6 +24,8 @@ inline constexpr std::int64_t kMaxHeadSize = 1024;
 inline constexpr std::int64_t kMaxFeedForward = 1 << 20;
 inline constexpr std::int64_t kMaxVocabulary = 1 << 22;
 inline constexpr std::int64_t kMaxContext = 1 << 24;
+inline constexpr double kMaxRopeBase = 1e12;
+inline constexpr double kMaxRopeFactor = 1e4;
 
 // --- execution (backend/cpu): invalid_argument
 // ------------------------------------------------------------------------
@@ -35,7 +37,24 @@ inline constexpr int kMaxBatchRows = 4096;
 inline constexpr std::uint64_t kTemplateMaxSourceBytes = 1u << 20;
 inline constexpr std::uint64_t kTemplateMaxOutputBytes = 16u << 20;
 inline constexpr std::uint64_t kTemplateMaxSteps = 5'000'000;
-inline constexpr int kTemplateMaxDepth = 100;
+inline constexpr int kTemplateMaxDepth = 100;       // macro calls, nested statements, nested parentheses
+inline constexpr int kTemplateMaxRecursion = 2000;  // all levels together: syntax, calls, nested values
 inline constexpr std::uint64_t kTemplateMaxMemoryBytes = 48u << 20;
+
+// --- requests (sample/, engine/): limit_exceeded --------------------------------------------------------------------
+inline constexpr std::size_t kMaxLogitBiases = 1u << 16;
+inline constexpr std::size_t kMaxStops = 64;
+inline constexpr std::size_t kMaxStopBytes = 4096;  // one stop string
+inline constexpr std::size_t kMaxStopIds = 1024;
+
+// --- tokenizers (text/tokenizer, text/pattern): limit_exceeded ------------------------------------------------------
+inline constexpr std::uint64_t kTokenizerMaxTextBytes = 256u << 20;  // of one encode
+inline constexpr std::uint64_t kTokenizerMaxJsonBytes = 256u << 20;  // a tokenizer.json
+inline constexpr std::uint64_t kTokenizerMaxMerges = 1u << 24;
+inline constexpr std::size_t kTokenizerMaxProbes = 4096;  // of one insertion: a vocabulary made to collide
+inline constexpr std::size_t kPatternMaxStages = 32;
+inline constexpr std::size_t kPatternMaxInstructions = 8192;
+inline constexpr int kPatternMaxDepth = 64;
+inline constexpr std::uint64_t kPatternStepsPerByte = 256;
 
 }  // namespace adze::limits

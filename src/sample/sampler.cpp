@@ -1,0 +1,93 @@
+#include "sample/sampler.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace adze::sample {
+namespace {
+
+// The last `window` tokens; all of them for -1.
+std::span<const std::int32_t> tail(std::span<const std::int32_t> history, int window) {
+  if (window < 0) return history;
+  return history.last(std::min(history.size(), static_cast<std::size_t>(window)));
+}
+
+}  // namespace
+
+Scratch::Scratch(int vocabulary, std::int64_t longest_history) {
+  const auto v = static_cast<std::size_t>(vocabulary);
+  row_.resize(v);
+  counts_.resize(v);
+  dry_lengths_.reserve(static_cast<std::size_t>(longest_history));
+  candidates_.reserve(v);
+}
+
+Result<Sampler> Sampler::create(SamplerParameters parameters, int vocabulary) {
+  ADZE_TRY_STATUS(validate(parameters, vocabulary));
+  Sampler sampler;
+  sampler.vocabulary_ = vocabulary;
+  sampler.has_penalties_ =
+      parameters.penalty_window != 0 && (parameters.repetition_penalty != 1.0f || parameters.presence_penalty != 0.0f ||
+                                         parameters.frequency_penalty != 0.0f);
+  sampler.has_dry_ = parameters.dry_multiplier > 0.0f && parameters.dry_window != 0;
+  if (sampler.has_dry_) {
+    sampler.breakers_.assign(static_cast<std::size_t>(vocabulary), 0);
+    for (const std::int32_t id : parameters.dry_breakers) sampler.breakers_[static_cast<std::size_t>(id)] = 1;
+  }
+  sampler.parameters_ = std::move(parameters);
+  return sampler;
+}
+
+void Sampler::edit(std::span<float> row, std::span<const std::int32_t> history, Scratch& scratch) const {
+  for (const auto& [id, bias] : parameters_.logit_bias) row[static_cast<std::size_t>(id)] += bias;
+  if (has_penalties_) apply_penalties(row, tail(history, parameters_.penalty_window), parameters_, scratch.counts_);
+  if (has_dry_) {
+    const auto recent = tail(history, parameters_.dry_window);
+    apply_dry(row, recent, parameters_, breakers_, scratch.dry_lengths_, scratch.counts_);
+  }
+  for (const std::int32_t id : parameters_.banned) {
+    row[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+  }
+}
+
+Result<std::int32_t> Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history,
+                                     std::int64_t position, Scratch& scratch) const {
+  ADZE_CHECK(logits.size() == static_cast<std::size_t>(vocabulary_), "{} logits, vocabulary {}", logits.size(),
+             vocabulary_);
+  RowScan scan = scan_row(logits);
+  if (!scan.finite) {
+    return fail(ErrorCode::non_finite, fmt::format("a logit at position {} is not a finite number", position),
+                "the weights or a kernel are at fault: check the file's digest, then try --compute f32");
+  }
+  std::span<const float> row = logits;
+  if (has_penalties_ || has_dry_ || !parameters_.logit_bias.empty() || !parameters_.banned.empty()) {
+    std::copy(logits.begin(), logits.end(), scratch.row_.begin());
+    const std::span<float> edited(scratch.row_.data(), logits.size());
+    edit(edited, history, scratch);
+    row = edited;
+    scan = scan_row(row);
+    if (!(scan.max <= std::numeric_limits<float>::max())) {
+      return fail(ErrorCode::invalid_argument, "penalties and biases push a logit beyond the range of float32");
+    }
+    if (std::isinf(scan.max)) return fail(ErrorCode::invalid_argument, "every token of the vocabulary is banned");
+  }
+  if (parameters_.greedy()) return first_index_of(row, scan.max);
+
+  Candidates& candidates = scratch.candidates_;
+  if (parameters_.top_k > 0 && parameters_.top_k < vocabulary_) {
+    take_top_k(row, parameters_.top_k, candidates);
+  } else {
+    take_all(row, candidates);
+  }
+  if (parameters_.typical_p < 1.0f) keep_typical(candidates, parameters_.typical_p);
+  if (parameters_.top_p < 1.0f) keep_top_p(candidates, parameters_.top_p);
+  if (parameters_.min_p > 0.0f) keep_min_p(candidates, parameters_.min_p);
+  return draw(candidates, parameters_.temperature,
+              PositionNoise(parameters_.seed, static_cast<std::uint64_t>(position)));
+}
+
+}  // namespace adze::sample

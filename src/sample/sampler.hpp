@@ -1,0 +1,59 @@
+// From a row of logits to a token. The chain, in this order (the usual one of local runtimes: truncation looks at the
+// untempered distribution):
+//
+//   ban, logit bias -> repetition, presence, frequency penalties -> DRY -> top-k -> typical-p -> top-p -> min-p
+//   -> temperature -> draw
+//
+// The draw adds Gumbel noise of (seed, position, token) to the processed logits and takes the argmax, so a position's
+// token depends only on its logits, the history that the penalties see, the seed and the position.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.hpp"
+#include "sample/chain.hpp"
+#include "sample/parameters.hpp"
+
+namespace adze::sample {
+
+// Working memory, shared by all samplers of one thread: sampling allocates nothing.
+class Scratch {
+ public:
+  // `longest_history`: tokens that any history will have.
+  Scratch(int vocabulary, std::int64_t longest_history);
+
+ private:
+  friend class Sampler;
+  std::vector<float> row_;                 // [V]
+  std::vector<std::int32_t> counts_;       // [V], zeros between calls
+  std::vector<std::int32_t> dry_lengths_;  // [history]
+  Candidates candidates_;
+};
+
+// Immutable; any number of threads may sample with it, each with its own Scratch.
+class Sampler {
+ public:
+  // Errors: those of validate().
+  static Result<Sampler> create(SamplerParameters parameters, int vocabulary);
+
+  // logits [V]; history: the tokens before `position`, the prompt's included (the penalties look at its end).
+  // Errors: non_finite when a logit is NaN or infinite, invalid_argument when every token is banned.
+  Result<std::int32_t> sample(std::span<const float> logits, std::span<const std::int32_t> history,
+                              std::int64_t position, Scratch& scratch) const;
+
+  const SamplerParameters& parameters() const { return parameters_; }
+
+ private:
+  Sampler() = default;
+  void edit(std::span<float> row, std::span<const std::int32_t> history, Scratch& scratch) const;
+
+  SamplerParameters parameters_;
+  int vocabulary_ = 0;
+  bool has_penalties_ = false;
+  bool has_dry_ = false;
+  std::vector<std::uint8_t> breakers_;  // [V] when DRY is on
+};
+
+}  // namespace adze::sample
