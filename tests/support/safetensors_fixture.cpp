@@ -60,6 +60,7 @@ bool SafetensorsFixture::has(std::string_view name) const { return arrays_.find(
 
 std::vector<std::string> SafetensorsFixture::names() const {
   std::vector<std::string> names;
+  names.reserve(arrays_.size());
   for (const auto& [name, array] : arrays_) names.push_back(name);
   return names;
 }

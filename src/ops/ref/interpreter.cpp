@@ -60,6 +60,7 @@ struct Interpreter::Visitor {
   void operator()(const Norm& step) { write(step.out, norm(step, at(step.in))); }
   void operator()(const ResidualNorm& step) {
     std::vector<const Rows*> addends;
+    addends.reserve(step.addends.size());
     for (const ResidualNorm::Addend& addend : step.addends) addends.push_back(&at(addend.in));
     Rows out = residual_norm(step, at(step.residual), addends);
     written(step.residual);

@@ -82,7 +82,7 @@ TEST(Interpreter, EqualsTheStepsCalledByHand) {
   const TinyModel model;
   const std::vector<std::int32_t> tokens = {4, 2};
   const std::vector<std::int32_t> positions = {0, 1};
-  const auto step = [&]<class S>(S, std::size_t i) { return std::get<S>(model.plan.steps[i]); };
+  const auto step = [&]<class S>(const S&, std::size_t i) { return std::get<S>(model.plan.steps[i]); };
   Rows h = embed(step(Embed{}, 0), tokens);
   const Rows qkv = project(step(Project{}, 2), norm(step(Norm{}, 1), h));
   const QueryKeyValue prepared = attention_prep(step(AttentionPrep{}, 3), model.plan.ropes.data(), qkv, positions);

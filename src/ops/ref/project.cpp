@@ -77,12 +77,12 @@ Rows project(const Project& step, const Rows& in) {
   std::int64_t width = 0;
   for (const Project::Part& part : step.parts) width += part.weight->rows();
   Rows out(in.count, static_cast<int>(width));
-  int first = 0;
+  std::size_t first = 0;
   for (const Project::Part& part : step.parts) {
     for_each_product(part.weight, part.bias, in, [&](int row, int output, double value) {
-      out[row][static_cast<std::size_t>(first + output)] = static_cast<float>(value);
+      out[row][first + static_cast<std::size_t>(output)] = static_cast<float>(value);
     });
-    first += static_cast<int>(part.weight->rows());
+    first += static_cast<std::size_t>(part.weight->rows());
   }
   return out;
 }

@@ -20,7 +20,8 @@ inline void dequantise(const Q6_K& block, float* out) {
   const float d = f16_to_f32(block.d);
   for (int i = 0; i < 256; ++i) {
     const int half = i / 128;
-    const float scale = d * static_cast<float>(block.scales[i / 16]);
+    const int group = i / 16;
+    const float scale = d * static_cast<float>(block.scales[group]);
     const int low = (block.ql[64 * half + i % 64] >> (4 * (i % 128 / 64))) & 15;
     const int high = (block.qh[32 * half + i % 32] >> (2 * (i % 128 / 32))) & 3;
     out[i] = scale * static_cast<float>((low | (high << 4)) - 32);
