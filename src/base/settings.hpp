@@ -22,14 +22,16 @@ struct Settings {
   // Engine.
   std::int64_t threads = 0;  // 0: one per physical core this process may use
   std::int64_t context = 0;  // tokens; 0: the model's own, as far as memory allows
-  std::string kv_type = "f16";
+  std::string kv_type = "auto";
   std::string compute = "auto";
   std::string cpu = "auto";
+  std::int64_t chunk = 0;  // prompt rows per forward; 0: chosen
   bool mmap = true;
   bool mlock = false;
   std::optional<std::string> rope_scaling;
   std::optional<double> rope_base;
   std::optional<double> rope_factor;
+  std::optional<std::int64_t> rope_original_context;
 
   // Sampling, in the order the samplers run.
   std::vector<std::string> logit_bias;  // ID=BIAS
@@ -41,6 +43,7 @@ struct Settings {
   double dry_base = 1.75;
   std::int64_t dry_allowed_length = 2;   // tokens
   std::int64_t dry_penalty_window = -1;  // tokens; -1: all of them
+  std::vector<std::string> dry_breakers;
   std::optional<std::int64_t> top_k;
   std::optional<double> typical_p;
   std::optional<double> top_p;

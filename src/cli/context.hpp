@@ -1,0 +1,19 @@
+// What a command's function gets.
+#pragma once
+
+#include "base/settings.hpp"
+#include "cli/arguments.hpp"
+#include "cli/console.hpp"
+
+namespace adze::cli {
+
+struct Context {
+  const Command& command;
+  Arguments arguments;
+  SettingsBuilder builder;
+  Console& console;
+
+  const Settings& settings() const { return builder.settings(); }
+};
+
+}  // namespace adze::cli
