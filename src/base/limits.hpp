@@ -15,6 +15,9 @@ inline constexpr std::uint64_t kGgufMaxKeyBytes = 1u << 16;
 inline constexpr int kGgufMaxDims = 4;
 inline constexpr std::uint64_t kGgufMaxSplits = 4096;
 
+// --- safetensors (format/safetensors): limit_exceeded ----------------------------------------------------------------
+inline constexpr std::uint64_t kSafetensorsMaxHeaderBytes = 100'000'000;  // the format's own limit
+
 // --- model (model/): corrupt_file, naming the key
 // ---------------------------------------------------------------------
 inline constexpr std::int64_t kMaxLayers = 1024;
@@ -38,6 +41,7 @@ inline constexpr std::uint64_t kTemplateMaxSourceBytes = 1u << 20;
 inline constexpr std::uint64_t kTemplateMaxOutputBytes = 16u << 20;
 inline constexpr std::uint64_t kTemplateMaxSteps = 5'000'000;
 inline constexpr int kTemplateMaxDepth = 100;       // macro calls, nested statements, nested parentheses
+inline constexpr int kTemplateMaxExpressionHeight = 500;
 inline constexpr int kTemplateMaxRecursion = 2000;  // all levels together: syntax, calls, nested values
 inline constexpr std::uint64_t kTemplateMaxMemoryBytes = 48u << 20;
 

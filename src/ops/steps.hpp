@@ -87,7 +87,7 @@ struct AttentionPrep {
   int kv_layer = 0;
   int heads = 0, kv_heads = 0, head_size = 0;
   bool has_q_norm = false, has_k_norm = false;
-  NormSpec q_norm, k_norm;     // over each head
+  NormSpec q_norm{}, k_norm{};  // over each head
   int rope = 0;                // index into Plan::ropes; -1: none
   BufferId in = -1, out = -1;  // in [heads*hd + 2*kv_heads*hd], out [heads*hd]
 };

@@ -1,0 +1,82 @@
+// What a model's metadata says about its layers, in neutral words: one type for all families. Every number is checked
+// against base/limits.hpp when it is read, and an error names the metadata key, the value found and what is allowed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "format/metadata.hpp"
+#include "model/rope.hpp"
+
+namespace adze::model {
+
+// Layers of one model may differ in all of these.
+struct LayerParameters {
+  int heads = 0;
+  int kv_heads = 0;
+  int head_size = 0;
+  int feed_forward = 0;
+  int window = 0;  // sliding attention over the last `window` positions; 0: all
+};
+
+struct Hyperparameters {
+  std::string architecture;  // general.architecture
+  int vocabulary_size = 0;
+  int hidden_size = 0;
+  std::int64_t context_length = 0;  // positions that the model was trained for
+  float norm_epsilon = 0.0f;
+  float attention_scale = 0.0f;  // 0: 1 / sqrt(head_size)
+  RopeSettings rope;
+  std::vector<LayerParameters> layers;
+
+  int layer_count() const { return static_cast<int>(layers.size()); }
+};
+
+// Reads the keys of one architecture: `key` is without the "<architecture>." that GGUF puts before it. Errors:
+// corrupt_file, for a key that is missing, of another kind, or out of range.
+class ConfigReader {
+ public:
+  ConfigReader(const format::Metadata& metadata, std::string_view architecture)
+      : metadata_(metadata), architecture_(architecture) {}
+
+  std::string full(std::string_view key) const;  // "llama.block_count"
+  bool has(std::string_view key) const { return metadata_.has(full(key)); }
+  const format::Metadata& metadata() const { return metadata_; }
+
+  struct Range {
+    std::int64_t min, max;
+  };
+  Result<std::int64_t> integer(std::string_view key, Range allowed) const;
+  Result<std::int64_t> integer_or(std::string_view key, std::int64_t fallback, Range allowed) const;
+  // One value for all layers, or an array of one per layer.
+  Result<std::vector<std::int64_t>> per_layer(std::string_view key, std::size_t layers, Range allowed) const;
+
+  struct FloatRange {
+    double above, max;  // above < value <= max
+  };
+  Result<float> number(std::string_view key, FloatRange allowed) const;
+  Result<float> number_or(std::string_view key, float fallback, FloatRange allowed) const;
+
+  // Refuses a setting by name (unsupported_feature) unless the key is absent or says `neutral`, which is what the
+  // family computes anyway. Numbers and booleans (0 and 1) alike.
+  Status refuse_unless(std::string_view key, double neutral, std::string_view what) const;
+
+ private:
+  Status require(std::string_view key) const;
+
+  const format::Metadata& metadata_;
+  std::string architecture_;
+};
+
+// The groups of keys that families share.
+
+// block_count, embedding_length, context_length, vocab_size, attention.head_count, attention.head_count_kv,
+// attention.key_length, attention.value_length, feed_forward_length: sizes of the whole and of each layer.
+Result<Hyperparameters> read_sizes(const ConfigReader& reader);
+// rope.dimension_count, rope.freq_base, rope.scaling.*. Refuses scalings that Adze does not have.
+Result<RopeSettings> read_rope(const ConfigReader& reader, const Hyperparameters& parameters);
+
+}  // namespace adze::model

@@ -1,0 +1,166 @@
+#include "model/model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.hpp"
+
+namespace adze::model {
+namespace {
+
+// The family of a file, or why there is none.
+Result<const Family*> choose_family(const format::WeightStore& store) {
+  ADZE_TRY(const std::string_view type, store.metadata().get_string_or("general.type", "model"));
+  if (type == "adapter") {
+    return fail(ErrorCode::unsupported_feature, "the file is an adapter (LoRA), which Adze does not apply",
+                "use a model with the adapter merged into it");
+  }
+  const std::string_view architecture = store.file().architecture();
+  if (architecture.empty()) {
+    return fail(ErrorCode::corrupt_file, "the metadata key general.architecture is missing",
+                "the file is damaged or was made by a broken converter: download or convert it again");
+  }
+  const Family* family = find_family(architecture);
+  if (family == nullptr) {
+    return fail(ErrorCode::unsupported_architecture,
+                fmt::format("the file itself is readable, but its architecture '{}' is none that Adze has",
+                            format::printable(architecture)),
+                fmt::format("supported architectures: {}", supported_architectures()));
+  }
+  if (store.tensors().empty()) {
+    return fail(ErrorCode::not_a_model, "the file has a vocabulary but no weights",
+                "it can serve `adze tokenize`; to run a model, use its complete file");
+  }
+  return family;
+}
+
+// How many positions the plan allows: asked for, or trained, stretched where the caller changed the scaling.
+Result<std::int64_t> choose_context(const ModelOptions& options, const Hyperparameters& parameters,
+                                    const RopeSettings& rope) {
+  if (options.context < 0 || options.context > limits::kMaxContext) {
+    return fail(ErrorCode::invalid_argument, fmt::format("a context of {} positions was asked for, allowed is 1 to {}",
+                                                         options.context, limits::kMaxContext));
+  }
+  if (options.context > 0) return options.context;
+  std::int64_t context = parameters.context_length;
+  if (options.rope.any() && rope.scaling != RopeScaling::none) {
+    const double stretched = static_cast<double>(rope.original_context) * rope.factor;
+    context =
+        std::max(context, static_cast<std::int64_t>(std::min(stretched, static_cast<double>(limits::kMaxContext))));
+  }
+  return context;
+}
+
+}  // namespace
+
+Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions& options) {
+  ADZE_TRY(format::WeightStore store, format::WeightStore::open(path, options.map));
+  return load(std::move(store), options);
+}
+
+Result<Model> Model::load(format::WeightStore store, const ModelOptions& options) {
+  Model model(std::move(store));
+  ADZE_TRY_STATUS(model.build(options));
+  return model;
+}
+
+Status Model::build(const ModelOptions& options) {
+  ADZE_TRY(family_, choose_family(store_));
+  ADZE_TRY(parameters_, family_->config(ConfigReader(store_.metadata(), store_.file().architecture())));
+  parameters_.architecture = store_.file().architecture();
+  ADZE_TRY(weights_, Weights::resolve(family_->tensors(parameters_), parameters_, store_));
+  ADZE_TRY(parameters_.rope, apply_overrides(parameters_.rope, options.rope));
+  ADZE_TRY(const std::int64_t context, choose_context(options, parameters_, parameters_.rope));
+  ADZE_TRY_STATUS(read_generation_defaults());
+
+  PlanBuilder builder;
+  family_->forward(parameters_, weights_, builder);
+  plan_ = std::move(builder.plan());
+  plan_.family = family_->name;
+  plan_.hidden_size = parameters_.hidden_size;
+  plan_.vocabulary_size = parameters_.vocabulary_size;
+  plan_.context_length = static_cast<int>(context);
+
+  if (const std::size_t unused = store_.unused().size(); unused > 0) {
+    notes_.push_back(fmt::format("{} tensor{} not used", unused, unused == 1 ? "" : "s"));
+  }
+  if (context > parameters_.context_length && !options.rope.any()) {
+    notes_.push_back(fmt::format("the context of {} is longer than the {} positions the model was trained for", context,
+                                 parameters_.context_length));
+  }
+  return {};
+}
+
+Status Model::read_generation_defaults() {
+  const format::Metadata& metadata = store_.metadata();
+  const auto number = [&](std::string_view key, double min, double max, std::optional<float>& out) -> Status {
+    if (!metadata.has(key)) return {};
+    ADZE_TRY(const float value, metadata.get_f32(key));
+    if (!(static_cast<double>(value) >= min && static_cast<double>(value) <= max)) {
+      return fail(ErrorCode::corrupt_file, fmt::format("{} is {}, allowed is {} to {}", key, value, min, max));
+    }
+    out = value;
+    return {};
+  };
+  const auto integer = [&](std::string_view key, std::int64_t min, std::optional<int>& out) -> Status {
+    if (!metadata.has(key)) return {};
+    ADZE_TRY(const std::int64_t value, metadata.get_i64(key));
+    if (value < min || value > limits::kMaxVocabulary) {
+      return fail(ErrorCode::corrupt_file,
+                  fmt::format("{} is {}, allowed is {} to {}", key, value, min, limits::kMaxVocabulary));
+    }
+    out = static_cast<int>(value);
+    return {};
+  };
+  ADZE_TRY_STATUS(number("general.sampling.temp", 0.0, 100.0, defaults_.temperature));
+  ADZE_TRY_STATUS(number("general.sampling.top_p", 0.0, 1.0, defaults_.top_p));
+  ADZE_TRY_STATUS(number("general.sampling.min_p", 0.0, 1.0, defaults_.min_p));
+  ADZE_TRY_STATUS(number("general.sampling.penalty_repeat", 0.0, 100.0, defaults_.repetition_penalty));
+  ADZE_TRY_STATUS(integer("general.sampling.top_k", 0, defaults_.top_k));
+  ADZE_TRY_STATUS(integer("general.sampling.penalty_last_n", -1, defaults_.penalty_window));
+  for (const std::string_view key : {"general.sampling.mirostat", "general.sampling.xtc_probability"}) {
+    ADZE_TRY(const float value, metadata.get_f32_or(key, 0.0f));
+    if (value != 0.0f) notes_.push_back(fmt::format("{} is not followed: Adze does not have this sampler", key));
+  }
+  return {};
+}
+
+std::string Model::name() const {
+  const auto name = metadata().get_string_or("general.name", "");
+  if (name && !name->empty()) return format::printable(*name);
+  return store_.file().shards().front().map.path().stem().string();
+}
+
+std::int64_t Model::parameter_count() const {
+  std::int64_t count = 0;
+  for (const format::GgufTensor& tensor : store_.tensors()) count += tensor.view.shape.elements();
+  for (const std::string_view name : store_.unused()) count -= store_.find(name)->shape.elements();
+  return count;
+}
+
+std::optional<std::string_view> Model::chat_template() const {
+  const auto source = metadata().get_string("tokenizer.chat_template");
+  if (!source || source->empty()) return std::nullopt;
+  return *source;
+}
+
+Explanation explain(format::WeightStore store) {
+  Explanation explanation;
+  explanation.architecture = format::printable(store.file().architecture());
+  if (const Family* family = find_family(store.file().architecture()); family != nullptr) {
+    explanation.family = family->name;
+    explanation.summary = family->summary;
+  }
+  auto model = Model::load(std::move(store));
+  if (!model) {
+    explanation.refusal = std::move(model.error());
+    return explanation;
+  }
+  explanation.parameters = model->hyperparameters();
+  explanation.notes = model->notes();
+  return explanation;
+}
+
+}  // namespace adze::model

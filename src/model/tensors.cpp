@@ -1,0 +1,160 @@
+#include "model/tensors.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <span>
+
+#include "base/check.hpp"
+
+namespace adze::model {
+namespace {
+
+std::int64_t dim_size(Dim dim, const Hyperparameters& p, int layer) {
+  const LayerParameters& l = p.layers[static_cast<std::size_t>(std::max(layer, 0))];
+  switch (dim) {
+    case Dim::none: return 1;
+    case Dim::vocabulary: return p.vocabulary_size;
+    case Dim::hidden: return p.hidden_size;
+    case Dim::query: return std::int64_t{l.heads} * l.head_size;
+    case Dim::key_value: return std::int64_t{l.kv_heads} * l.head_size;
+    case Dim::feed_forward: return l.feed_forward;
+    case Dim::rope_pairs: return p.rope.dims / 2;
+  }
+  ADZE_CHECK(false, "dim {}", static_cast<int>(dim));
+}
+
+// The metadata keys that a size comes from, for messages; '@' stands for the architecture.
+std::string_view dim_keys(Dim dim) {
+  switch (dim) {
+    case Dim::none: return "";
+    case Dim::vocabulary: return "@.vocab_size or tokenizer.ggml.tokens";
+    case Dim::hidden: return "@.embedding_length";
+    case Dim::query: return "@.attention.head_count and @.attention.key_length";
+    case Dim::key_value: return "@.attention.head_count_kv and @.attention.key_length";
+    case Dim::feed_forward: return "@.feed_forward_length";
+    case Dim::rope_pairs: return "@.rope.dimension_count";
+  }
+  ADZE_CHECK(false, "dim {}", static_cast<int>(dim));
+}
+
+std::string replace_all(std::string_view text, char mark, std::string_view by) {
+  std::string out;
+  for (const char c : text) c == mark ? void(out += by) : out.push_back(c);
+  return out;
+}
+
+std::string implied_by(const TensorRow& row, const Hyperparameters& p) {
+  std::string keys(dim_keys(row.rows));
+  if (row.rows != Dim::none && row.rows != row.columns) keys += ", ";
+  if (row.rows != row.columns) keys += dim_keys(row.columns);
+  return replace_all(keys, '@', p.architecture);
+}
+
+tensor::Shape shape_of(const TensorRow& row, const Hyperparameters& p, int layer) {
+  tensor::Shape shape;
+  if (row.rows != Dim::none) shape.dims[static_cast<std::size_t>(shape.rank++)] = dim_size(row.rows, p, layer);
+  shape.dims[static_cast<std::size_t>(shape.rank++)] = dim_size(row.columns, p, layer);
+  return shape;
+}
+
+// Tensors with these beginnings are part of the model's main pass. Others ("v.blk.0.", "mm.", an adapter's) belong to
+// parts that Adze does not run, and stay untouched.
+constexpr std::array<std::string_view, 5> kMainPass{"blk.", "token_embd", "output", "rope_", "embd_"};
+// Tables of 2023 that a converter wrote beside the weights; the model computes them itself.
+constexpr std::string_view kObsolete = "attn_rot_embd";
+
+Status refuse_leftovers(const format::WeightStore& store, int layers) {
+  for (const std::string_view name : store.unused()) {
+    const bool main_pass = std::any_of(kMainPass.begin(), kMainPass.end(),
+                                       [&](std::string_view start) { return name.starts_with(start); });
+    if (!main_pass || name.find(kObsolete) != std::string_view::npos) continue;
+    if (name.starts_with("blk.")) {  // a layer past the last one (say, a prediction head) takes no part either
+      const std::size_t digits = std::min(name.find('.', 4), name.size()) - 4;
+      if (digits > 4 || std::atoi(std::string(name.substr(4, digits)).c_str()) >= layers) continue;
+    }
+    return fail(ErrorCode::unsupported_feature,
+                fmt::format("the model has a tensor '{}' that Adze does not compute with in this family",
+                            format::printable(name)),
+                "running it without would give wrong answers; use another model");
+  }
+  return {};
+}
+
+std::vector<float> floats_of(const tensor::TensorView& view) {
+  std::vector<float> values(view.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
+  return values;
+}
+
+Status check_divisors(const tensor::TensorView& view) {
+  for (const float value : floats_of(view)) {
+    if (value > 0.0f) continue;
+    return fail(ErrorCode::corrupt_file,
+                fmt::format("tensor '{}' holds {}, allowed is more than 0", format::printable(view.name), value),
+                "download or convert the model again");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view) {
+  const tensor::DTypeInfo& type = tensor::dtype_info(view.type);
+  const bool vector = view.shape.rank == 1;
+  const bool is_float =
+      view.type == tensor::DType::f32 || view.type == tensor::DType::f16 || view.type == tensor::DType::bf16;
+  if (type.dequantise == nullptr || (vector && !is_float)) {
+    return fail(ErrorCode::unsupported_type,
+                fmt::format("tensor '{}' is of type {}, which cannot hold a {}", format::printable(view.name),
+                            type.name, vector ? "norm or a bias" : "weight"),
+                "convert the model again");
+  }
+  if (!vector || view.type == tensor::DType::f32) return &view;
+  auto widened = std::make_unique<Widened>();
+  widened->values.resize(static_cast<std::size_t>(view.columns()));
+  tensor::dequantise_row(view.type, view.bytes.data(), widened->values.data(), view.columns());
+  widened->view = {view.name, tensor::DType::f32, view.shape, std::as_bytes(std::span(widened->values))};
+  widened_.push_back(std::move(widened));
+  return &widened_.back()->view;
+}
+
+Result<Weights> Weights::resolve(const std::vector<TensorRow>& rows, const Hyperparameters& parameters,
+                                 format::WeightStore& store) {
+  Weights weights;
+  for (const TensorRow& row : rows) {
+    const bool per_layer = row.gguf.find('*') != std::string_view::npos;
+    const std::string why = implied_by(row, parameters);
+    std::vector<ops::WeightRef>& refs = weights.by_name_[std::string(row.gguf)];
+    for (int layer = 0; layer < (per_layer ? parameters.layer_count() : 1); ++layer) {
+      const std::string name = replace_all(row.gguf, '*', fmt::format("{}", layer));
+      const tensor::Shape shape = shape_of(row, parameters, layer);
+      ADZE_TRY(const tensor::TensorView* view,
+               row.need == Need::required ? store.require(name, shape, why) : store.optional(name, shape, why));
+      ops::WeightRef ref = nullptr;
+      if (view != nullptr) {
+        ADZE_TRY(ref, weights.adopt(*view));
+        if (row.columns == Dim::rope_pairs) ADZE_TRY_STATUS(check_divisors(*ref));
+      }
+      refs.push_back(ref);
+    }
+  }
+  ADZE_TRY_STATUS(refuse_leftovers(store, parameters.layer_count()));
+  return weights;
+}
+
+ops::WeightRef Weights::get(std::string_view gguf, int layer) const {
+  const auto row = by_name_.find(std::string(gguf));
+  ADZE_CHECK(row != by_name_.end(), "no row for tensor {}", gguf);
+  return row->second.at(static_cast<std::size_t>(std::max(layer, 0)));
+}
+
+std::vector<float> Weights::values(std::string_view gguf, int layer) const {
+  const ops::WeightRef ref = get(gguf, layer);
+  return ref == nullptr ? std::vector<float>{} : floats_of(*ref);
+}
+
+}  // namespace adze::model

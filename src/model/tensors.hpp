@@ -1,0 +1,74 @@
+// The weights of a model by the names its family uses: a table of rows, one per tensor (or per tensor and layer),
+// resolved against the weight store when the model is loaded. A tensor's shape is written in sizes of the
+// hyper-parameters, so that a mismatch can say which metadata keys imply the expected shape.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.hpp"
+#include "format/weight_store.hpp"
+#include "model/hyperparameters.hpp"
+#include "ops/steps.hpp"
+
+namespace adze::model {
+
+// A size of the hyper-parameters; one of a layer is that layer's.
+enum class Dim : std::uint8_t {
+  none,
+  vocabulary,
+  hidden,
+  query,         // heads * head_size
+  key_value,     // kv_heads * head_size
+  feed_forward,  // of the layer
+  rope_pairs,    // rotated values of a head / 2
+};
+
+enum class Need : std::uint8_t { required, optional };
+
+// What has to be done to a safetensors weight to make it what the GGUF file holds; GGUF tensors are used as they are.
+enum class Transform : std::uint8_t {
+  none,
+  interleave_query,  // rows of each head from (i, i + dims / 2) pairs to (2i, 2i + 1) pairs
+  interleave_key,
+};
+
+struct TensorRow {
+  std::string_view gguf;         // '*' stands for the layer; such a row is one tensor per layer
+  std::string_view safetensors;  // the same, empty: that format has none
+  Dim rows = Dim::none;          // [rows, columns]; a vector has columns only
+  Dim columns = Dim::none;
+  Need need = Need::required;
+  Transform transform = Transform::none;
+};
+
+// Vectors (norms, biases, rope factors) are float32 whatever the file holds: other float types are widened into memory
+// of this object. Matrices are views into the store. Immutable once resolved; movable, the views do not move.
+class Weights {
+ public:
+  // Takes every row's tensors from the store. Errors: those of WeightStore::require; unsupported_type (a type that is
+  // no weight; a vector in a block type); unsupported_feature for a tensor of the model's layers or head that no row
+  // names, since leaving it out would change what is computed.
+  static Result<Weights> resolve(const std::vector<TensorRow>& rows, const Hyperparameters& parameters,
+                                 format::WeightStore& store);
+
+  // By the GGUF name of a row; a layer's with '*'. Null when an optional tensor is not there.
+  ops::WeightRef get(std::string_view gguf, int layer = -1) const;
+  // The same as numbers, for vectors: empty when the tensor is not there.
+  std::vector<float> values(std::string_view gguf, int layer = -1) const;
+
+ private:
+  struct Widened {
+    std::vector<float> values;
+    tensor::TensorView view;
+  };
+  Result<ops::WeightRef> adopt(const tensor::TensorView& view);
+
+  std::unordered_map<std::string, std::vector<ops::WeightRef>> by_name_;  // one entry, or one per layer
+  std::vector<std::unique_ptr<Widened>> widened_;
+};
+
+}  // namespace adze::model

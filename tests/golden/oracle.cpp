@@ -1,0 +1,213 @@
+#include "golden/oracle.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "format/gguf_writer.hpp"
+
+namespace adze::test {
+namespace {
+
+nlohmann::json read_json(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  auto json = nlohmann::json::parse(file, nullptr, false);
+  if (json.is_discarded()) throw std::runtime_error("fixture " + path.string() + " is missing or no JSON");
+  return json;
+}
+
+GreedyText greedy_text(const nlohmann::json& json) {
+  return {json.at("tokens").get<std::vector<std::int32_t>>(), json.at("margin").get<std::vector<float>>()};
+}
+
+bool is_float(std::string_view type) { return type == "F32" || type == "BF16"; }
+
+std::string key(std::string_view type, std::string_view prompt) {
+  return std::string(type) + "." + std::string(prompt);
+}
+
+}  // namespace
+
+std::string oracle_row_name(const OracleRow& row) {
+  std::string name = std::string(row.model) + "_" + row.type;
+  std::ranges::replace_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
+}
+
+Oracle::Oracle(const std::filesystem::path& folder)
+    : folder_(std::filesystem::path(ADZE_TEST_DATA) / "oracles" / folder),
+      expected_(SafetensorsFixture::open(folder_ / "expected.safetensors")) {
+  const auto json = read_json(folder_ / "expected.json");
+  for (const auto& [name, prompt] : json.at("prompts").items()) {
+    prompts_[name] = prompt.at("ids").get<std::vector<std::int32_t>>();
+  }
+  for (const auto& [prompt, text] : json.at("greedy").items()) greedy_[prompt] = greedy_text(text);
+  if (exists(folder_ / "expected-quant.json")) {
+    quantised_ = SafetensorsFixture::open(folder_ / "expected-quant.safetensors");
+    const auto quantised = read_json(folder_ / "expected-quant.json");
+    for (const auto& [type, value] : quantised.items()) greedy_[key(type, "p7")] = greedy_text(value.at("greedy_p7"));
+  }
+  if (exists(folder_ / "expected-int8act.safetensors")) {
+    int8_ = SafetensorsFixture::open(folder_ / "expected-int8act.safetensors");
+    const auto deviation = read_json(folder_ / "llama_cpp_deviation-int8act.json");
+    for (const auto& [type, value] : deviation.items()) {
+      for (const auto& [prompt, numbers] : value.items()) {
+        if (numbers.is_object()) int8_deviation_[key(type, prompt)] = numbers.at("rel_rms").get<double>();
+      }
+    }
+  }
+}
+
+std::filesystem::path Oracle::gguf(std::string_view type) const {
+  return folder_ / (folder_.filename().string() + "-" + std::string(type) + ".gguf");
+}
+
+std::vector<float> Oracle::last_logits(std::string_view type, std::string_view prompt) const {
+  if (is_float(type)) return expected_.floats(std::string(prompt) + ".last_logits");
+  return quantised_.value().floats(key(type, prompt) + ".last_logits");
+}
+
+std::optional<std::vector<float>> Oracle::tight_int8_logits(std::string_view type, std::string_view prompt) const {
+  const auto deviation = int8_deviation_.find(key(type, prompt));
+  if (is_float(type) || deviation == int8_deviation_.end() || deviation->second >= 1e-5) return std::nullopt;
+  return int8_.value().floats(key(type, prompt) + ".last_logits");
+}
+
+GreedyText Oracle::greedy(std::string_view type, const std::string& prompt) const {
+  const auto text = greedy_.find(is_float(type) ? prompt : key(type, prompt));
+  return text == greedy_.end() ? GreedyText{} : text->second;
+}
+
+double rel_rms(std::span<const float> actual, std::span<const float> expected) {
+  if (actual.size() != expected.size() || actual.empty()) return HUGE_VAL;
+  const auto count = static_cast<double>(expected.size());
+  double mean = 0, squares = 0, difference = 0;
+  for (const float e : expected) mean += static_cast<double>(e) / count;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double e = static_cast<double>(expected[i]), d = static_cast<double>(actual[i]) - e;
+    squares += (e - mean) * (e - mean);
+    difference += d * d;
+  }
+  return std::sqrt(difference / squares);
+}
+
+std::int32_t argmax(std::span<const float> logits) {
+  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+tensor::Shape matrix(std::int64_t rows, std::int64_t columns) { return {{rows, columns, 1, 1}, 2}; }
+tensor::Shape vector(std::int64_t columns) { return {{columns, 1, 1, 1}, 1}; }
+
+GgufVariant::GgufVariant(const std::filesystem::path& base) {
+  auto file = format::GgufFile::open(base);
+  if (!file) throw std::runtime_error(file.error().message);
+  file_ = std::move(*file);
+}
+
+GgufVariant& GgufVariant::set(std::string_view name, Number value) {
+  keys_.insert_or_assign(std::string(name), std::move(value));
+  return *this;
+}
+GgufVariant& GgufVariant::remove_key(std::string_view name) {
+  keys_.insert_or_assign(std::string(name), std::nullopt);
+  return *this;
+}
+GgufVariant& GgufVariant::set_u32(std::string_view name, std::uint32_t value) {
+  return set(name, {.kind = Number::Kind::u32, .u32 = value, .string = {}, .u32s = {}});
+}
+GgufVariant& GgufVariant::set_f32(std::string_view name, float value) {
+  return set(name, {.kind = Number::Kind::f32, .f32 = value, .string = {}, .u32s = {}});
+}
+GgufVariant& GgufVariant::set_bool(std::string_view name, bool value) {
+  return set(name, {.kind = Number::Kind::boolean, .u32 = value, .string = {}, .u32s = {}});
+}
+GgufVariant& GgufVariant::set_string(std::string_view name, std::string_view value) {
+  return set(name, {.kind = Number::Kind::string, .string = std::string(value), .u32s = {}});
+}
+GgufVariant& GgufVariant::set_u32s(std::string_view name, const std::vector<std::uint32_t>& values) {
+  return set(name, {.kind = Number::Kind::u32s, .string = {}, .u32s = values});
+}
+
+GgufVariant& GgufVariant::remove_tensor(std::string_view name) {
+  tensors_.insert_or_assign(std::string(name), std::nullopt);
+  return *this;
+}
+GgufVariant& GgufVariant::set_tensor(std::string_view name, tensor::DType type, const tensor::Shape& shape,
+                                     std::vector<std::byte> bytes) {
+  tensors_.insert_or_assign(std::string(name), Tensor{std::string(name), type, shape, std::move(bytes)});
+  return *this;
+}
+GgufVariant& GgufVariant::set_floats(std::string_view name, const tensor::Shape& shape, std::span<const float> values) {
+  const auto bytes = std::as_bytes(values);
+  return set_tensor(name, tensor::DType::f32, shape, {bytes.begin(), bytes.end()});
+}
+
+GgufVariant& GgufVariant::widen_to_f32() {
+  for (const format::GgufTensor& tensor : file_.tensors()) {
+    if (tensor.view.type != tensor::DType::bf16) continue;
+    set_floats(tensor.view.name, tensor.view.shape, floats(tensor.view.name));
+  }
+  return *this;
+}
+
+const tensor::TensorView& GgufVariant::tensor(std::string_view name) const {
+  const format::GgufTensor* found = file_.find_tensor(name);
+  if (found == nullptr) throw std::runtime_error("no tensor " + std::string(name));
+  return found->view;
+}
+
+std::vector<float> GgufVariant::floats(std::string_view name) const {
+  const tensor::TensorView& view = tensor(name);
+  std::vector<float> values(static_cast<std::size_t>(view.shape.elements()));
+  tensor::dequantise_row(view.type, view.bytes.data(), values.data(), view.shape.elements());
+  return values;
+}
+
+std::string GgufVariant::to_bytes() const {
+  format::GgufWriter writer;
+  for (const auto& entry : file_.metadata().entries()) {
+    if (keys_.find(entry.key) == keys_.end()) writer.add_value(entry.key, entry.value);
+  }
+  for (const auto& [name, value] : keys_) {
+    if (!value) continue;
+    switch (value->kind) {
+      case Number::Kind::u32: writer.add_u32(name, value->u32); break;
+      case Number::Kind::f32: writer.add_f32(name, value->f32); break;
+      case Number::Kind::boolean: writer.add_bool(name, value->u32 != 0); break;
+      case Number::Kind::string: writer.add_string(name, value->string); break;
+      case Number::Kind::u32s: writer.add_u32s(name, value->u32s); break;
+    }
+  }
+  for (const format::GgufTensor& tensor : file_.tensors()) {
+    if (tensors_.find(tensor.view.name) == tensors_.end()) writer.add_tensor(tensor.view);
+  }
+  for (const auto& [name, tensor] : tensors_) {
+    if (tensor) writer.add_tensor(name, tensor->type, tensor->shape, tensor->bytes);
+  }
+  return writer.to_bytes();
+}
+
+Result<model::Model> GgufVariant::load(const model::ModelOptions& options) {
+  bytes_ = to_bytes();
+  ADZE_TRY(format::GgufFile file, format::GgufFile::parse(std::as_bytes(std::span(bytes_)), "variant"));
+  return model::Model::load(format::WeightStore(std::move(file)), options);
+}
+
+OracleModel load_oracle(const Oracle& oracle, std::string_view type, const model::ModelOptions& options) {
+  OracleModel loaded;
+  const auto model = [&] {
+    if (type != "F32") return model::Model::load(oracle.gguf(type), options);
+    loaded.variant.emplace(oracle.gguf("BF16"));
+    return loaded.variant->widen_to_f32().load(options);
+  };
+  auto result = model();
+  if (!result) throw std::runtime_error(result.error().message);
+  loaded.model.emplace(std::move(*result));
+  return loaded;
+}
+
+}  // namespace adze::test
