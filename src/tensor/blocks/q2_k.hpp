@@ -19,12 +19,12 @@ static_assert(sizeof(Q2_K) == 84);
 inline void dequantise(const Q2_K& block, float* out) {
   const float d = f16_to_f32(block.d);
   const float dmin = f16_to_f32(block.dmin);
-  for (int i = 0; i < 256; ++i) {
-    const int packed = block.scales[i / 16];
-    const float scale = d * static_cast<float>(packed & 15);
-    const float minimum = dmin * static_cast<float>(packed >> 4);
-    const int q = (block.qs[32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32))) & 3;
-    out[i] = scale * static_cast<float>(q) - minimum;
+  for (int group = 0; group < 16; ++group) {
+    const float scale = d * static_cast<float>(block.scales[group] & 15);
+    const float minimum = dmin * static_cast<float>(block.scales[group] >> 4);
+    const std::uint8_t* qs = block.qs + 32 * (group / 8) + 16 * (group % 2);
+    const int shift = 2 * (group % 8 / 2);
+    for (int i = 0; i < 16; ++i) out[16 * group + i] = scale * static_cast<float>((qs[i] >> shift) & 3) - minimum;
   }
 }
 

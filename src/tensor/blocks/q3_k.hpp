@@ -25,11 +25,16 @@ inline int q3_k_scale(const std::uint8_t* packed, int group) {
 
 inline void dequantise(const Q3_K& block, float* out) {
   const float d = f16_to_f32(block.d);
-  for (int i = 0; i < 256; ++i) {
-    const float scale = d * static_cast<float>(q3_k_scale(block.scales, i / 16) - 32);
-    const int low = (block.qs[32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32))) & 3;
-    const int high = (block.hmask[i % 32] >> (i / 32)) & 1;
-    out[i] = scale * static_cast<float>((low | (high << 2)) - 4);
+  for (int group = 0; group < 16; ++group) {
+    const float scale = d * static_cast<float>(q3_k_scale(block.scales, group) - 32);
+    const std::uint8_t* low = block.qs + 32 * (group / 8) + 16 * (group % 2);
+    const std::uint8_t* high = block.hmask + 16 * (group % 2);
+    const int low_shift = 2 * (group % 8 / 2);
+    const int high_shift = group / 2;
+    for (int i = 0; i < 16; ++i) {
+      const int q = ((low[i] >> low_shift) & 3) | (((high[i] >> high_shift) & 1) << 2);
+      out[16 * group + i] = scale * static_cast<float>(q - 4);
+    }
   }
 }
 

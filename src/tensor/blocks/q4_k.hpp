@@ -20,12 +20,13 @@ static_assert(sizeof(Q4_K) == 144);
 inline void dequantise(const Q4_K& block, float* out) {
   const float d = f16_to_f32(block.d);
   const float dmin = f16_to_f32(block.dmin);
-  for (int i = 0; i < 256; ++i) {
-    const ScaleAndMinimum group = unpack_k_scale(block.scales, i / 32);
-    const float scale = d * static_cast<float>(group.scale);
-    const float minimum = dmin * static_cast<float>(group.minimum);
-    const int q = (block.qs[32 * (i / 64) + i % 32] >> (4 * (i / 32 % 2))) & 15;
-    out[i] = scale * static_cast<float>(q) - minimum;
+  for (int group = 0; group < 8; ++group) {
+    const ScaleAndMinimum packed = unpack_k_scale(block.scales, group);
+    const float scale = d * static_cast<float>(packed.scale);
+    const float minimum = dmin * static_cast<float>(packed.minimum);
+    const std::uint8_t* qs = block.qs + 32 * (group / 2);
+    const int shift = 4 * (group % 2);
+    for (int i = 0; i < 32; ++i) out[32 * group + i] = scale * static_cast<float>((qs[i] >> shift) & 15) - minimum;
   }
 }
 

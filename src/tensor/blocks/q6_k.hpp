@@ -18,13 +18,16 @@ static_assert(sizeof(Q6_K) == 210);
 
 inline void dequantise(const Q6_K& block, float* out) {
   const float d = f16_to_f32(block.d);
-  for (int i = 0; i < 256; ++i) {
-    const int half = i / 128;
-    const int group = i / 16;
+  for (int group = 0; group < 16; ++group) {
     const float scale = d * static_cast<float>(block.scales[group]);
-    const int low = (block.ql[64 * half + i % 64] >> (4 * (i % 128 / 64))) & 15;
-    const int high = (block.qh[32 * half + i % 32] >> (2 * (i % 128 / 32))) & 3;
-    out[i] = scale * static_cast<float>((low | (high << 4)) - 32);
+    const std::uint8_t* low = block.ql + 64 * (group / 8) + 16 * (group % 4);
+    const std::uint8_t* high = block.qh + 32 * (group / 8) + 16 * (group % 2);
+    const int low_shift = 4 * (group % 8 / 4);
+    const int high_shift = 2 * (group % 8 / 2);
+    for (int i = 0; i < 16; ++i) {
+      const int q = ((low[i] >> low_shift) & 15) | (((high[i] >> high_shift) & 3) << 4);
+      out[16 * group + i] = scale * static_cast<float>(q - 32);
+    }
   }
 }
 
