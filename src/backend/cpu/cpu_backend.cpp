@@ -1,0 +1,436 @@
+#include "backend/cpu/cpu_backend.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "backend/cpu/cpu_attention.hpp"
+#include "backend/cpu/cpu_features.hpp"
+#include "backend/cpu/cpu_schedule.hpp"
+#include "backend/cpu/cpu_scratch.hpp"
+#include "backend/cpu/kv_store.hpp"
+#include "backend/cpu/thread_team.hpp"
+#include "base/check.hpp"
+#include "base/limits.hpp"
+
+namespace adze::cpu {
+namespace {
+
+static_assert(kPageTokens == backend::kPageTokens);
+
+const float* float_data(ops::WeightRef weight) {
+  return weight == nullptr ? nullptr : reinterpret_cast<const float*>(weight->bytes.data());
+}
+
+// A forward pass in flight: what the dispatches share.
+struct Pass {
+  const backend::Batch* batch = nullptr;
+  int rows = 0;
+  std::vector<int> wanted;  // rows whose logits are wanted
+  std::atomic<bool> finite{true};
+};
+
+class CpuPrepared final : public backend::Prepared {
+ public:
+  CpuPrepared(const ops::Plan& plan, const backend::PrepareOptions& options, const KernelTable& table,
+              CpuSchedule schedule, KvStore kv, Scratch scratch, int threads)
+      : plan_(plan),
+        options_(options),
+        table_(table),
+        schedule_(std::move(schedule)),
+        kv_(std::move(kv)),
+        scratch_(std::move(scratch)),
+        team_(threads),
+        attention_(table_, kv_, scratch_, schedule_, team_) {
+    pass_.wanted.reserve(static_cast<std::size_t>(options_.max_batch_rows));
+    for (const Dispatch& d : schedule_.dispatches) {
+      for (const BoundMatmul& m : d.matmuls) memory_.weight_bytes += m.weight->bytes.size();
+    }
+    memory_.scratch_bytes = scratch_bytes(schedule_, plan_, options_.max_batch_rows, threads);
+    memory_.bytes_per_page = kv_.page_bytes();
+    memory_.kv_bytes_reserved = kv_.page_bytes() * static_cast<std::uint64_t>(kv_.pages());
+  }
+
+  const backend::Schedule& schedule() const override { return schedule_.described; }
+  backend::MemoryUse memory() const override { return memory_; }
+  void observe(backend::StepObserver* observer) override { observer_ = observer; }
+
+  Status run(const backend::Batch& batch) override {
+    ADZE_TRY_STATUS(check(batch));
+    pass_.batch = &batch;
+    pass_.rows = static_cast<int>(batch.rows.size());
+    pass_.finite.store(true, std::memory_order_relaxed);
+    pass_.wanted.clear();
+    for (int r = 0; r < pass_.rows; ++r) {
+      if (batch.rows[static_cast<std::size_t>(r)].wants_logits) pass_.wanted.push_back(r);
+    }
+    logits_.resize(pass_.wanted.size() * static_cast<std::size_t>(plan_.vocabulary_size));
+    if (pass_.rows == 0) return {};
+    if (observer_ != nullptr) {
+      run_observed();
+    } else {
+      team_.run([&](int member) {
+        rotations(member);
+        team_.barrier();
+        for (const Dispatch& dispatch : schedule_.dispatches) execute(dispatch, member);
+      });
+    }
+    if (!pass_.finite.load()) {
+      return fail(ErrorCode::non_finite, "the model produced a logit that is not a finite number",
+                  "the model file may be damaged; `adze inspect` and a fresh download tell");
+    }
+    return {};
+  }
+
+  std::span<const float> logits(int wanted) const override {
+    ADZE_CHECK(wanted >= 0 && static_cast<std::size_t>(wanted) < pass_.wanted.size(), "row {}", wanted);
+    const auto vocabulary = static_cast<std::size_t>(plan_.vocabulary_size);
+    return {logits_.data() + static_cast<std::size_t>(wanted) * vocabulary, vocabulary};
+  }
+
+ private:
+  Status check(const backend::Batch& batch) const {
+    if (batch.rows.size() > static_cast<std::size_t>(options_.max_batch_rows)) {
+      return fail(ErrorCode::invalid_argument, fmt::format("{} rows in a batch, at most {} are prepared for",
+                                                           batch.rows.size(), options_.max_batch_rows));
+    }
+    for (const backend::Row& row : batch.rows) {
+      if (row.token < 0 || row.token >= plan_.vocabulary_size) {
+        return fail(ErrorCode::invalid_argument,
+                    fmt::format("token id {} is not in the vocabulary (0..{})", row.token, plan_.vocabulary_size - 1));
+      }
+      if (row.sequence < 0 || static_cast<std::size_t>(row.sequence) >= batch.sequences.size()) {
+        return fail(ErrorCode::invalid_argument,
+                    fmt::format("row of sequence {}, the batch has {}", row.sequence, batch.sequences.size()));
+      }
+      const auto pages = batch.sequences[static_cast<std::size_t>(row.sequence)].pages;
+      if (row.position < 0 || row.position >= plan_.context_length ||
+          static_cast<std::size_t>(row.position / kPageTokens) >= pages.size()) {
+        return fail(ErrorCode::invalid_argument,
+                    fmt::format("position {} lies outside the sequence's {} pages or the context of {}", row.position,
+                                pages.size(), plan_.context_length));
+      }
+      for (const std::int32_t page : pages) {
+        if (page < 0 || page >= kv_.pages()) {
+          return fail(ErrorCode::invalid_argument, fmt::format("page {} is not one of {}", page, kv_.pages()));
+        }
+      }
+    }
+    return {};
+  }
+
+  // One dispatch at a time, so that the observer sees each step's buffer.
+  void run_observed() {
+    team_.run([&](int member) { rotations(member); });
+    for (const Dispatch& dispatch : schedule_.dispatches) {
+      team_.run([&](int member) { execute(dispatch, member); });
+      const ops::BufferId id = std::visit([](const auto& s) { return written(s); }, step(dispatch));
+      if (id < 0) continue;
+      const ActivationBuffer& b = buffer(id);
+      observed_.resize(static_cast<std::size_t>(pass_.rows) * static_cast<std::size_t>(b.width));
+      for (int r = 0; r < pass_.rows; ++r) {
+        std::copy_n(row_of(b, r), b.width, observed_.begin() + static_cast<std::ptrdiff_t>(r) * b.width);
+      }
+      observer_->after_step(dispatch.step, plan_.buffers[static_cast<std::size_t>(id)], observed_, pass_.rows);
+    }
+  }
+  template <class S>
+  static ops::BufferId written(const S& s) {
+    return s.out;
+  }
+  static ops::BufferId written(const ops::Head&) { return -1; }
+
+  const ops::Step& step(const Dispatch& dispatch) const { return plan_.steps[static_cast<std::size_t>(dispatch.step)]; }
+  ActivationBuffer& buffer(ops::BufferId id) { return scratch_.buffers[static_cast<std::size_t>(id)]; }
+  static float* row_of(const ActivationBuffer& b, int row) {
+    return b.floats + static_cast<std::size_t>(row) * b.stride;
+  }
+  const backend::Row& batch_row(int r) const { return pass_.batch->rows[static_cast<std::size_t>(r)]; }
+
+  // Calls f(row) for this member's rows.
+  template <class F>
+  void for_rows(int member, int rows, F f) {
+    const Share share = share_of(rows, member, team_.size());
+    for (int r = share.begin; r < share.end; ++r) f(r);
+  }
+
+  // cos and sin of every row's position, for every rope of the plan: float32 angles, as the models were trained.
+  void rotations(int member) {
+    for (std::size_t i = 0; i < plan_.ropes.size(); ++i) {
+      const ops::RopeSpec& rope = plan_.ropes[i];
+      const std::size_t half = rope.inverse_frequency.size();
+      for_rows(member, pass_.rows, [&](int r) {
+        float* cosine = scratch_.rope_cosine[i] + static_cast<std::size_t>(r) * half;
+        float* sine = scratch_.rope_sine[i] + static_cast<std::size_t>(r) * half;
+        for (std::size_t d = 0; d < half; ++d) {
+          const double angle = static_cast<float>(batch_row(r).position) * rope.inverse_frequency[d];
+          cosine[d] = static_cast<float>(std::cos(angle)) * rope.magnitude;
+          sine[d] = static_cast<float>(std::sin(angle)) * rope.magnitude;
+        }
+      });
+    }
+  }
+
+  void quantise_row(const ActivationBuffer& b, int row, int rows) {
+    const Tile tile = tile_of(row, rows, table_.max_tile);
+    if (b.int8_32.quants != nullptr) table_.quantise32(row_of(b, row), b.width, b.int8_32, row, tile);
+    if (b.int8_256.quants != nullptr) table_.quantise256(row_of(b, row), b.width, b.int8_256, row, tile);
+  }
+
+  void norm_row(const ops::NormSpec& norm, const float* in, int width, float* out) const {
+    const auto kernel = norm.kind == ops::NormSpec::Kind::rms ? table_.rms_norm : table_.layer_norm;
+    kernel(in, float_data(norm.weight), norm.one_plus, norm.epsilon, width, out);
+  }
+
+  // Runs the step's phases; every phase ends with a barrier, so that the next dispatch may read what this one wrote.
+  void execute(const Dispatch& dispatch, int member) {
+    std::visit([&](const auto& s) { run_step(s, dispatch, member); }, step(dispatch));
+    team_.barrier();
+  }
+
+  void run_step(const ops::Embed& s, const Dispatch&, int member) {
+    for_rows(member, pass_.rows, [&](int r) {
+      float* out = row_of(buffer(s.out), r);
+      tensor::dequantise_row(s.table->type, s.table->row(batch_row(r).token), out, s.table->columns());
+      if (s.scale != 1.0f) table_.scale(out, s.scale, plan_.hidden_size);
+    });
+  }
+
+  void run_step(const ops::Norm& s, const Dispatch& dispatch, int member) {
+    const ActivationBuffer& out = buffer(s.out);
+    for_rows(member, pass_.rows, [&](int r) {
+      norm_row(s.norm, row_of(buffer(s.in), r), out.width, row_of(out, r));
+      if (dispatch.quantise_output) quantise_row(out, r, pass_.rows);
+    });
+  }
+
+  void run_step(const ops::ResidualNorm& s, const Dispatch& dispatch, int member) {
+    const ActivationBuffer& out = buffer(s.out);
+    for_rows(member, pass_.rows, [&](int r) {
+      float* residual = row_of(buffer(s.residual), r);
+      for (const auto& addend : s.addends) {
+        const float* x = row_of(buffer(addend.in), r);
+        if (addend.has_norm) {
+          norm_row(addend.norm, x, out.width, row_of(out, r));
+          x = row_of(out, r);
+        }
+        table_.add(residual, x, out.width);
+      }
+      if (s.scale != 1.0f) table_.scale(residual, s.scale, out.width);
+      norm_row(s.norm, residual, out.width, row_of(out, r));
+      if (dispatch.quantise_output) quantise_row(out, r, pass_.rows);
+    });
+  }
+
+  MatmulArgs matmul_args(const BoundMatmul& m, const ActivationBuffer& in, int rows, float* out, std::size_t ld_out,
+                         bool accumulate, std::byte* panel) const {
+    const tensor::DTypeInfo& type = tensor::dtype_info(m.weight->type);
+    MatmulArgs a{};
+    a.weights = m.weight->bytes.data();
+    a.row_stride = m.weight->row_stride();
+    a.rows = static_cast<int>(m.weight->rows());
+    a.k = static_cast<int>(m.weight->columns());
+    a.bias = float_data(m.bias);
+    a.quantised = m.kernel->activation_block == 256 ? in.int8_256 : in.int8_32;
+    a.floats = in.floats;
+    a.ld_floats = in.stride;
+    a.tokens = rows;
+    a.out = out;
+    a.ld_out = ld_out;
+    a.accumulate = accumulate;
+    a.dequantise = type.dequantise;
+    a.block_elements = static_cast<int>(type.block_elements);
+    a.block_bytes = static_cast<int>(type.block_bytes);
+    a.panel = panel;
+    return a;
+  }
+
+  std::byte* panel(int member, int which) { return scratch_.members[static_cast<std::size_t>(member)].panels[which]; }
+
+  void run_step(const ops::Project& s, const Dispatch& dispatch, int member) {
+    const ActivationBuffer& out = buffer(s.out);
+    int total = 0;
+    for (const BoundMatmul& m : dispatch.matmuls) total += m.groups();
+    const Share share = share_of(total, member, team_.size());
+    int first_group = 0, first_column = 0;
+    for (const BoundMatmul& m : dispatch.matmuls) {
+      const int begin = std::max(share.begin - first_group, 0), end = std::min(share.end - first_group, m.groups());
+      if (begin < end) {
+        const MatmulArgs a =
+            matmul_args(m, buffer(s.in), pass_.rows, out.floats + first_column, out.stride, false, panel(member, 0));
+        m.kernel->run(a, begin, end);
+      }
+      first_group += m.groups();
+      first_column += static_cast<int>(m.weight->rows());
+    }
+    quantise_output(dispatch, out, member);
+  }
+
+  // For steps whose threads own columns: a row can be rounded only when all of them are there.
+  void quantise_output(const Dispatch& dispatch, const ActivationBuffer& out, int member) {
+    if (!dispatch.quantise_output) return;
+    team_.barrier();
+    for_rows(member, pass_.rows, [&](int r) { quantise_row(out, r, pass_.rows); });
+  }
+
+  void run_step(const ops::AttentionPrep& s, const Dispatch&, int member) {
+    // Units of a row: query heads, then key heads, then value heads.
+    const int units = s.heads + 2 * s.kv_heads;
+    const Share share = share_of(pass_.rows * units, member, team_.size());
+    for (int i = share.begin; i < share.end; ++i) {
+      const int r = i / units, unit = i % units;
+      const float* head = row_of(buffer(s.in), r) + unit * s.head_size;
+      if (unit < s.heads) {
+        float* q = row_of(buffer(s.out), r) + unit * s.head_size;
+        prepare_head(s, s.has_q_norm ? &s.q_norm : nullptr, head, r, q);
+        continue;
+      }
+      const backend::Row& row = batch_row(r);
+      const auto pages = pass_.batch->sequences[static_cast<std::size_t>(row.sequence)].pages;
+      const std::int32_t page = pages[static_cast<std::size_t>(row.position / kPageTokens)];
+      const int slot = row.position % kPageTokens;
+      if (unit < s.heads + s.kv_heads) {
+        float k[limits::kMaxHeadSize];
+        prepare_head(s, s.has_k_norm ? &s.k_norm : nullptr, head, r, k);
+        table_.append_key(kv_.format(), k, s.head_size, slot, kv_.keys(page, s.kv_layer, unit - s.heads));
+      } else {
+        table_.append_value(kv_.format(), head, s.head_size, slot,
+                            kv_.values(page, s.kv_layer, unit - s.heads - s.kv_heads));
+      }
+    }
+  }
+
+  void prepare_head(const ops::AttentionPrep& s, const ops::NormSpec* norm, const float* in, int row,
+                    float* out) const {
+    if (norm != nullptr) {
+      norm_row(*norm, in, s.head_size, out);
+    } else {
+      std::copy_n(in, s.head_size, out);
+    }
+    if (s.rope < 0) return;
+    const ops::RopeSpec& rope = plan_.ropes[static_cast<std::size_t>(s.rope)];
+    const std::size_t at = static_cast<std::size_t>(row) * rope.inverse_frequency.size();
+    table_.rope(out, {scratch_.rope_cosine[static_cast<std::size_t>(s.rope)] + at,
+                      scratch_.rope_sine[static_cast<std::size_t>(s.rope)] + at, rope.dims(), rope.interleaved});
+  }
+
+  void run_step(const ops::Attend& s, const Dispatch& dispatch, int member) {
+    attention_.run(s, *pass_.batch, buffer(s.in), buffer(s.out), member);
+    quantise_output(dispatch, buffer(s.out), member);
+  }
+
+  void run_step(const ops::ProjectAdd& s, const Dispatch& dispatch, int member) {
+    const BoundMatmul& m = dispatch.matmuls.front();
+    const ActivationBuffer& out = buffer(s.out);
+    const Share share = share_of(m.groups(), member, team_.size());
+    m.kernel->run(matmul_args(m, buffer(s.in), pass_.rows, out.floats, out.stride, s.add, panel(member, 0)),
+                  share.begin, share.end);
+  }
+
+  void run_step(const ops::GatedPair& s, const Dispatch& dispatch, int member) {
+    const BoundMatmul &gate = dispatch.matmuls[0], &up = dispatch.matmuls[1];
+    const ActivationBuffer &in = buffer(s.in), &out = buffer(s.out);
+    const GatedActivation act =
+        s.activation == ops::Activation::silu ? GatedActivation::silu : GatedActivation::gelu_tanh;
+    const Share share = share_of(gate.groups(), member, team_.size());
+    const MatmulArgs gate_args = matmul_args(gate, in, pass_.rows, out.floats, out.stride, false, panel(member, 0));
+    if (gate.kernel == up.kernel) {
+      const MatmulArgs up_args = matmul_args(up, in, pass_.rows, nullptr, 0, false, panel(member, 1));
+      gate.kernel->gated(gate_args, up_args, act, share.begin, share.end);
+    } else {
+      const auto stride = static_cast<std::size_t>(schedule_.spare_stride);
+      gate.kernel->run(gate_args, share.begin, share.end);
+      up.kernel->run(matmul_args(up, in, pass_.rows, scratch_.spare, stride, false, panel(member, 1)), share.begin,
+                     share.end);
+      team_.barrier();
+      for_rows(member, pass_.rows, [&](int r) {
+        table_.gate(row_of(out, r), scratch_.spare + static_cast<std::size_t>(r) * stride, act, out.width);
+      });
+    }
+    quantise_output(dispatch, out, member);
+  }
+
+  void run_step(const ops::Head& s, const Dispatch& dispatch, int member) {
+    const int wanted = static_cast<int>(pass_.wanted.size());
+    if (wanted == 0) return;
+    const ActivationBuffer& in = scratch_.head_input;
+    for_rows(member, wanted, [&](int i) {
+      norm_row(s.norm, row_of(buffer(s.in), pass_.wanted[static_cast<std::size_t>(i)]), in.width, row_of(in, i));
+      quantise_row(in, i, wanted);
+    });
+    team_.barrier();
+    const BoundMatmul& m = dispatch.matmuls.front();
+    const Share share = share_of(m.groups(), member, team_.size());
+    const auto vocabulary = static_cast<std::size_t>(plan_.vocabulary_size);
+    m.kernel->run(matmul_args(m, in, wanted, logits_.data(), vocabulary, false, panel(member, 0)), share.begin,
+                  share.end);
+    const int first = share.begin * kGroupRows, count = std::min(share.end * kGroupRows, plan_.vocabulary_size) - first;
+    if (count <= 0) return;
+    for (int i = 0; i < wanted; ++i) {
+      float* part = logits_.data() + static_cast<std::size_t>(i) * vocabulary + first;
+      if (s.softcap != 0.0f) table_.softcap(part, s.softcap, count);
+      if (!table_.all_finite(part, count)) pass_.finite.store(false, std::memory_order_relaxed);
+    }
+  }
+
+  const ops::Plan plan_;
+  const backend::PrepareOptions options_;
+  const KernelTable& table_;
+  const CpuSchedule schedule_;
+  KvStore kv_;
+  Scratch scratch_;
+  ThreadTeam team_;
+  Attention attention_;
+  backend::MemoryUse memory_;
+  backend::StepObserver* observer_ = nullptr;
+  Pass pass_;
+  std::vector<float> logits_;  // [wanted][vocabulary]
+  std::vector<float> observed_;
+};
+
+int thread_count(const backend::PrepareOptions& options) {
+  return options.threads > 0 ? options.threads : usable_cpus();
+}
+
+Result<const KernelTable*> kernel_table() {
+  const char* forced = std::getenv("ADZE_CPU");
+  return choose_table(forced == nullptr ? "" : forced);
+}
+
+}  // namespace
+
+backend::MemoryUse estimate_memory(const ops::Plan& plan, const backend::PrepareOptions& options) {
+  backend::MemoryUse memory;
+  const auto table = kernel_table();
+  const auto schedule = table ? make_schedule(plan, options, **table) : make_schedule(plan, options, kScalarTable);
+  if (!schedule) return memory;  // prepare() will say why
+  for (const Dispatch& d : schedule->dispatches) {
+    for (const BoundMatmul& m : d.matmuls) memory.weight_bytes += m.weight->bytes.size();
+  }
+  memory.scratch_bytes = scratch_bytes(*schedule, plan, options.max_batch_rows, thread_count(options));
+  memory.bytes_per_page = kv_page_bytes(plan, schedule->kv_format);
+  memory.kv_bytes_reserved = memory.bytes_per_page * static_cast<std::uint64_t>(options.max_pages);
+  return memory;
+}
+
+Result<std::unique_ptr<backend::Prepared>> prepare(const ops::Plan& plan, const backend::PrepareOptions& options) {
+  if (options.threads < 0 || options.threads > limits::kMaxThreads) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("{} threads; 1 to {} are possible, 0 chooses", options.threads, limits::kMaxThreads));
+  }
+  if (options.max_batch_rows < 1 || options.max_batch_rows > limits::kMaxBatchRows) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("batches of {} rows; 1 to {} are possible", options.max_batch_rows, limits::kMaxBatchRows));
+  }
+  ADZE_TRY(const KernelTable* table, kernel_table());
+  ADZE_TRY(CpuSchedule schedule, make_schedule(plan, options, *table));
+  ADZE_TRY(KvStore kv, KvStore::reserve(plan, schedule.kv_format, options.max_pages));
+  const int threads = thread_count(options);
+  ADZE_TRY(Scratch scratch, make_scratch(schedule, plan, options.max_batch_rows, threads));
+  return std::make_unique<CpuPrepared>(plan, options, *table, std::move(schedule), std::move(kv), std::move(scratch),
+                                       threads);
+}
+
+}  // namespace adze::cpu

@@ -1,0 +1,99 @@
+#include "backend/cpu/cpu_features.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <thread>
+
+#include "base/limits.hpp"
+
+namespace adze::cpu {
+namespace {
+
+std::vector<const KernelTable*> detect_tables() {
+  std::vector<const KernelTable*> tables;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (avx512 && __builtin_cpu_supports("avx512vnni")) tables.push_back(&kAvx512VnniTable);
+  if (avx2) tables.push_back(&kAvx2Table);
+#endif
+  tables.push_back(&kScalarTable);
+  return tables;
+}
+
+// CPUs that a cgroup v2 (or v1) quota allows; 0 when there is none. Only the process's own group is read, which is how
+// container runtimes present it.
+int cgroup_cpus() {
+  double quota = 0, period = 0;
+  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2) {
+    std::string text;
+    v2 >> text >> period;
+    if (text == "max" || std::from_chars(text.data(), text.data() + text.size(), quota).ec != std::errc{}) return 0;
+  } else {
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
+  }
+  if (quota <= 0 || period <= 0) return 0;
+  return std::max(1, static_cast<int>(quota / period + 0.5));
+}
+
+}  // namespace
+
+std::span<const KernelTable* const> available_tables() {
+  static const std::vector<const KernelTable*> tables = detect_tables();
+  return tables;
+}
+
+Result<const KernelTable*> choose_table(std::string_view forced) {
+  const auto tables = available_tables();
+  if (forced.empty()) return tables.front();
+  std::string names;
+  for (const KernelTable* table : tables) {
+    if (forced == table->name) return table;
+    names += (names.empty() ? "" : ", ") + std::string(table->name);
+  }
+  return fail(ErrorCode::invalid_argument, fmt::format("no kernels named '{}' run on this machine", forced),
+              "ADZE_CPU may be one of: " + names);
+}
+
+int usable_cpus() {
+  int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  cpu_set_t mask;
+  if (::sched_getaffinity(0, sizeof mask, &mask) == 0) cpus = std::max(1, CPU_COUNT(&mask));
+  if (const int quota = cgroup_cpus(); quota > 0) cpus = std::min(cpus, quota);
+  return std::min(cpus, limits::kMaxThreads);
+}
+
+CpuDescription describe_cpu() {
+  CpuDescription description;
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
+      description.model = line.substr(line.find(": ") + 2);
+      break;
+    }
+  }
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+#define ADZE_FEATURE(name) \
+  if (__builtin_cpu_supports(name)) description.features.emplace_back(name)
+  ADZE_FEATURE("avx2");
+  ADZE_FEATURE("fma");
+  ADZE_FEATURE("f16c");
+  ADZE_FEATURE("avx512f");
+  ADZE_FEATURE("avx512bw");
+  ADZE_FEATURE("avx512dq");
+  ADZE_FEATURE("avx512vl");
+  ADZE_FEATURE("avx512vnni");
+#undef ADZE_FEATURE
+#endif
+  return description;
+}
+
+}  // namespace adze::cpu

@@ -1,0 +1,30 @@
+// What the processor can run, which kernel table that means, and how many threads the process may use.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/cpu/kernel_table.hpp"
+#include "base/result.hpp"
+
+namespace adze::cpu {
+
+// The tables this machine can execute, best first; the scalar one is always there.
+std::span<const KernelTable* const> available_tables();
+
+// The best table, or the one that `forced` names (the ADZE_CPU setting). Error: invalid_argument with the names to
+// choose from, when it is unknown or the machine cannot run it.
+Result<const KernelTable*> choose_table(std::string_view forced);
+
+// CPUs the process may use: the smaller of its affinity mask and its cgroup quota, at least 1.
+int usable_cpus();
+
+struct CpuDescription {
+  std::string model;                  // "Intel(R) Xeon(R) ..."
+  std::vector<std::string> features;  // those that the kernels know: "avx2", "fma", "avx512_vnni" ...
+};
+CpuDescription describe_cpu();
+
+}  // namespace adze::cpu

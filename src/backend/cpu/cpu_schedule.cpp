@@ -1,0 +1,160 @@
+#include "backend/cpu/cpu_schedule.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.hpp"
+
+namespace adze::cpu {
+namespace {
+
+int padded16(int n) { return (n + 15) / 16 * 16; }
+
+class Builder {
+ public:
+  Builder(const ops::Plan& plan, const backend::PrepareOptions& options, const KernelTable& table)
+      : plan_(plan), options_(options), table_(table) {}
+
+  Result<CpuSchedule> build() {
+    for (const ops::Buffer& buffer : plan_.buffers) out_.buffers.push_back({buffer.width, padded16(buffer.width)});
+    out_.head_input = {plan_.hidden_size, padded16(plan_.hidden_size)};
+    const bool f32 = options_.compute == backend::Compute::f32;
+    switch (options_.kv_type) {
+      case backend::KvType::automatic: out_.kv_format = f32 ? KvFormat::f32 : KvFormat::f16; break;
+      case backend::KvType::f32: out_.kv_format = KvFormat::f32; break;
+      case backend::KvType::f16: out_.kv_format = KvFormat::f16; break;
+      case backend::KvType::q8_0: out_.kv_format = KvFormat::q8_0; break;
+    }
+    out_.max_partitions = (plan_.context_length + kPartition - 1) / kPartition;
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
+      Dispatch dispatch;
+      dispatch.step = i;
+      ADZE_TRY_STATUS(
+          std::visit([&](const auto& step) { return bind(step, dispatch); }, plan_.steps[static_cast<std::size_t>(i)]));
+      out_.dispatches.push_back(std::move(dispatch));
+    }
+    find_quantised_outputs();
+    describe();
+    return std::move(out_);
+  }
+
+ private:
+  Result<BoundMatmul> choose(ops::WeightRef weight, ops::WeightRef bias, BufferUse* input) {
+    const bool quantised = tensor::dtype_info(weight->type).block_elements > 1;
+    const bool int8 = quantised && options_.compute == backend::Compute::automatic;
+    const MatmulKernel& kernel = (int8 ? table_.int8_kernels : table_.float_kernels)[static_cast<int>(weight->type)];
+    if (kernel.name == nullptr) {
+      return fail(ErrorCode::unsupported_type,
+                  fmt::format("tensor '{}' has type {}, which the CPU backend cannot multiply", weight->name,
+                              tensor::dtype_info(weight->type).name));
+    }
+    if (kernel.activation_block == 32) input->int8_32 = true;
+    if (kernel.activation_block == 256) input->int8_256 = true;
+    out_.panel_bytes =
+        std::max(out_.panel_bytes, kernel.panel_bytes(static_cast<int>(weight->columns()), weight->row_stride()));
+    return BoundMatmul{&kernel, weight, bias};
+  }
+  BufferUse* input(ops::BufferId id) { return &out_.buffers[static_cast<std::size_t>(id)]; }
+
+  Status add(Dispatch& dispatch, ops::WeightRef weight, ops::WeightRef bias, BufferUse* input) {
+    ADZE_TRY(const BoundMatmul bound, choose(weight, bias, input));
+    dispatch.matmuls.push_back(bound);
+    return {};
+  }
+
+  Status bind(const ops::Embed&, Dispatch&) { return {}; }
+  Status bind(const ops::Norm&, Dispatch&) { return {}; }
+  Status bind(const ops::ResidualNorm&, Dispatch&) { return {}; }
+  Status bind(const ops::AttentionPrep&, Dispatch&) { return {}; }
+  Status bind(const ops::Attend& step, Dispatch&) {
+    out_.max_heads = std::max(out_.max_heads, step.heads);
+    out_.max_padded_head = std::max(out_.max_padded_head, padded16(step.head_size));
+    return {};
+  }
+  Status bind(const ops::Project& step, Dispatch& dispatch) {
+    for (const auto& part : step.parts) ADZE_TRY_STATUS(add(dispatch, part.weight, part.bias, input(step.in)));
+    return {};
+  }
+  Status bind(const ops::ProjectAdd& step, Dispatch& dispatch) {
+    return add(dispatch, step.weight, step.bias, input(step.in));
+  }
+  Status bind(const ops::GatedPair& step, Dispatch& dispatch) {
+    ADZE_TRY_STATUS(add(dispatch, step.gate, step.gate_bias, input(step.in)));
+    ADZE_TRY_STATUS(add(dispatch, step.up, step.up_bias, input(step.in)));
+    // Weights of two types are multiplied one after the other; the second product needs room of its own.
+    if (dispatch.matmuls[0].kernel != dispatch.matmuls[1].kernel) {
+      out_.spare_stride = std::max(out_.spare_stride, padded16(static_cast<int>(step.up->rows())));
+    }
+    return {};
+  }
+  Status bind(const ops::Head& step, Dispatch& dispatch) {
+    return add(dispatch, step.weight, step.bias, &out_.head_input);
+  }
+
+  // A step rounds its output once, for every reader, if any reader wants int8.
+  void find_quantised_outputs() {
+    for (Dispatch& dispatch : out_.dispatches) {
+      const ops::Step& step = plan_.steps[static_cast<std::size_t>(dispatch.step)];
+      const auto wants = [&](ops::BufferId id) {
+        const BufferUse& use = out_.buffers[static_cast<std::size_t>(id)];
+        return use.int8_32 || use.int8_256;
+      };
+      if (const auto* norm = std::get_if<ops::Norm>(&step)) dispatch.quantise_output = wants(norm->out);
+      if (const auto* residual = std::get_if<ops::ResidualNorm>(&step)) dispatch.quantise_output = wants(residual->out);
+      if (const auto* attend = std::get_if<ops::Attend>(&step)) dispatch.quantise_output = wants(attend->out);
+      if (const auto* gated = std::get_if<ops::GatedPair>(&step)) dispatch.quantise_output = wants(gated->out);
+      if (const auto* project = std::get_if<ops::Project>(&step)) dispatch.quantise_output = wants(project->out);
+    }
+  }
+
+  void describe() {
+    backend::Schedule& s = out_.described;
+    s.backend = "cpu";
+    std::set<std::string> classes;
+    std::string route;
+    for (const Dispatch& dispatch : out_.dispatches) {
+      backend::DispatchInfo info;
+      info.name = std::string(ops::step_name(plan_.steps[static_cast<std::size_t>(dispatch.step)]));
+      info.first_step = info.last_step = dispatch.step;
+      info.layer = plan_.step_layers[static_cast<std::size_t>(dispatch.step)];
+      for (const BoundMatmul& m : dispatch.matmuls) {
+        if (info.kernel.find(m.kernel->name) == std::string::npos) {
+          info.kernel += (info.kernel.empty() ? "" : ", ") + std::string(m.kernel->name);
+        }
+        classes.insert(
+            fmt::format("{}:{}", tensor::dtype_info(m.weight->type).name,
+                        m.kernel->activation_block == 0 ? "f32" : fmt::format("int8/{}", m.kernel->activation_block)));
+      }
+      if (dispatch.matmuls.empty()) {
+        info.kernel = "f32";
+        info.reason = "elementwise";
+      } else {
+        info.reason = fmt::format(
+            "the {} kernel for this weight type{}; up to {} rows from the file's blocks, more through a panel",
+            table_.name, options_.compute == backend::Compute::f32 ? " under --compute f32" : "", kDirectTokens);
+      }
+      info.kernel += fmt::format(", {}", table_.name);
+      if (dispatch.quantise_output) info.name += "+quantise";
+      route += info.name + '|' + info.kernel + '\n';
+      s.dispatches.push_back(std::move(info));
+    }
+    const char* kv = out_.kv_format == KvFormat::f32 ? "f32" : out_.kv_format == KvFormat::f16 ? "f16" : "q8_0";
+    for (const std::string& c : classes) s.numeric_class += c + ' ';
+    s.numeric_class += fmt::format("kv:{}", kv);
+    s.route = digest(route + s.numeric_class);
+  }
+
+  const ops::Plan& plan_;
+  const backend::PrepareOptions& options_;
+  const KernelTable& table_;
+  CpuSchedule out_;
+};
+
+}  // namespace
+
+Result<CpuSchedule> make_schedule(const ops::Plan& plan, const backend::PrepareOptions& options,
+                                  const KernelTable& table) {
+  return Builder(plan, options, table).build();
+}
+
+}  // namespace adze::cpu

@@ -1,0 +1,83 @@
+#include "backend/cpu/cpu_scratch.hpp"
+
+namespace adze::cpu {
+namespace {
+
+// Lays the scratch out twice with the same code: once to count its bytes, once to hand them out.
+struct Counter {
+  std::size_t bytes = 0;
+  template <class T>
+  T* take(std::size_t count) {
+    bytes += Arena::rounded(count * sizeof(T));
+    return nullptr;
+  }
+};
+
+template <class Source>
+QuantisedRows quantised(Source& source, std::size_t rows, std::size_t width, std::size_t block,
+                        std::size_t sums_block) {
+  QuantisedRows q{};
+  q.quants = source.template take<std::int8_t>(rows * width);
+  q.scales = source.template take<float>(rows * (width / block));
+  q.scaled_sums = source.template take<float>(rows * (width / block));
+  q.sums = source.template take<std::int32_t>(rows * (width / sums_block));
+  return q;
+}
+
+template <class Source>
+ActivationBuffer activation(Source& source, const BufferUse& use, std::size_t rows) {
+  ActivationBuffer b;
+  b.width = use.width;
+  b.stride = static_cast<std::size_t>(use.stride);
+  b.floats = source.template take<float>(rows * b.stride);
+  const auto width = static_cast<std::size_t>(use.width);
+  if (use.int8_32) b.int8_32 = quantised(source, rows, width, 32, 32);
+  if (use.int8_256) b.int8_256 = quantised(source, rows, width, 256, 16);
+  return b;
+}
+
+template <class Source>
+void lay_out(Source& source, Scratch& s, const CpuSchedule& schedule, const ops::Plan& plan, int row_count,
+             int threads) {
+  const auto rows = static_cast<std::size_t>(row_count);
+  for (const BufferUse& use : schedule.buffers) s.buffers.push_back(activation(source, use, rows));
+  s.head_input = activation(source, schedule.head_input, rows);
+  s.spare = source.template take<float>(rows * static_cast<std::size_t>(schedule.spare_stride));
+  const auto padded = static_cast<std::size_t>(schedule.max_padded_head);
+  for (int i = 0; i < threads; ++i) {
+    MemberScratch m;
+    for (std::byte*& panel : m.panels) panel = source.template take<std::byte>(schedule.panel_bytes);
+    m.scores = source.template take<float>(kMaxQueries * kPartition);
+    m.running = source.template take<float>(kMaxQueries * padded);
+    m.part = source.template take<float>(kMaxQueries * padded);
+    s.members.push_back(m);
+  }
+  const std::size_t parts =
+      kSplitRows * static_cast<std::size_t>(schedule.max_heads) * static_cast<std::size_t>(schedule.max_partitions);
+  s.part_out = source.template take<float>(parts * padded);
+  s.part_maximum = source.template take<float>(parts);
+  s.part_denominator = source.template take<float>(parts);
+  for (const ops::RopeSpec& rope : plan.ropes) {
+    const std::size_t half = rope.inverse_frequency.size();
+    s.rope_cosine.push_back(source.template take<float>(rows * half));
+    s.rope_sine.push_back(source.template take<float>(rows * half));
+  }
+}
+
+}  // namespace
+
+std::size_t scratch_bytes(const CpuSchedule& schedule, const ops::Plan& plan, int rows, int threads) {
+  Counter counter;
+  Scratch scratch;
+  lay_out(counter, scratch, schedule, plan, rows, threads);
+  return counter.bytes;
+}
+
+Result<Scratch> make_scratch(const CpuSchedule& schedule, const ops::Plan& plan, int rows, int threads) {
+  Scratch scratch;
+  ADZE_TRY(scratch.arena, Arena::reserve(scratch_bytes(schedule, plan, rows, threads)));
+  lay_out(scratch.arena, scratch, schedule, plan, rows, threads);
+  return scratch;
+}
+
+}  // namespace adze::cpu

@@ -1,0 +1,44 @@
+// The private memory of a prepared plan: its buffers, their int8 forms, panels and attention scratch.
+#pragma once
+
+#include <vector>
+
+#include "backend/cpu/arena.hpp"
+#include "backend/cpu/cpu_schedule.hpp"
+
+namespace adze::cpu {
+
+// Rows up to which attention splits the context over threads; more rows keep every thread busy by themselves.
+inline constexpr int kSplitRows = 8;
+
+struct ActivationBuffer {
+  float* floats = nullptr;  // [rows][stride]
+  std::size_t stride = 0;
+  int width = 0;
+  QuantisedRows int8_32{}, int8_256{};  // null quants: nobody reads that form
+};
+
+struct MemberScratch {
+  std::byte* panels[2] = {};  // gate and up
+  float* scores = nullptr;    // [kMaxQueries][kPartition]
+  float* running = nullptr;   // [kMaxQueries][padded head]
+  float* part = nullptr;      // [kMaxQueries][padded head]
+};
+
+struct Scratch {
+  Arena arena;
+  std::vector<ActivationBuffer> buffers;
+  ActivationBuffer head_input;
+  float* spare = nullptr;  // [rows][spare_stride]
+  std::vector<MemberScratch> members;
+  // Partial attention results of up to kSplitRows rows: [row][head][partition].
+  float* part_out = nullptr;  // each [padded head]
+  float* part_maximum = nullptr;
+  float* part_denominator = nullptr;
+  std::vector<float*> rope_cosine, rope_sine;  // per rope of the plan: [rows][dims / 2]
+};
+
+std::size_t scratch_bytes(const CpuSchedule& schedule, const ops::Plan& plan, int rows, int threads);
+Result<Scratch> make_scratch(const CpuSchedule& schedule, const ops::Plan& plan, int rows, int threads);
+
+}  // namespace adze::cpu

@@ -1,0 +1,27 @@
+// The kernels for one instruction set; everything but the table has internal linkage (tests/tidy checks the object).
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/kernel_table.hpp"
+#include "tensor/dtype.hpp"
+
+namespace adze::cpu {
+namespace {
+#include "backend/cpu/simd/scalar.inl.h"
+//
+#include "backend/cpu/kernels/math.inl.h"
+//
+#include "backend/cpu/kernels/quantise.inl.h"
+//
+#include "backend/cpu/kernels/panel.inl.h"
+//
+#include "backend/cpu/kernels/matmul.inl.h"
+//
+#include "backend/cpu/kernels/attention.inl.h"
+//
+#include "backend/cpu/kernels/table.inl.h"
+}  // namespace
+
+constexpr KernelTable kScalarTable = make_table("scalar");
+
+}  // namespace adze::cpu

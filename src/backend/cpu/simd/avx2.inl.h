@@ -1,0 +1,153 @@
+// The vector words of the kernels for AVX2 with FMA and F16C; see avx512_vnni.inl.h for what each word means. A vector
+// of 16 lanes is two registers.
+
+struct V {
+  __m256 lo, hi;
+};
+struct I {
+  __m256i lo, hi;
+};
+
+constexpr int kMaxTile = 4;
+
+// --- floats ---------------------------------------------------------------------------------------------------------
+inline __m256i lane_mask(int n) {  // lanes < n of 8
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline V splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline V zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+inline V load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline V load_n(const float* p, int n) {
+  return {_mm256_maskload_ps(p, lane_mask(n)), _mm256_maskload_ps(p + 8, lane_mask(n - 8))};
+}
+inline void store(float* p, V a) {
+  _mm256_storeu_ps(p, a.lo);
+  _mm256_storeu_ps(p + 8, a.hi);
+}
+inline void store_n(float* p, V a, int n) {
+  _mm256_maskstore_ps(p, lane_mask(n), a.lo);
+  _mm256_maskstore_ps(p + 8, lane_mask(n - 8), a.hi);
+}
+inline V add(V a, V b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+inline V sub(V a, V b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
+inline V mul(V a, V b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
+inline V div(V a, V b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+inline V max(V a, V b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+inline V min(V a, V b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+inline V fma(V a, V b, V c) { return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
+inline V abs(V a) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  return {_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};
+}
+inline V where_ge(V a, V b, V yes, V no) {
+  return {_mm256_blendv_ps(no.lo, yes.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_GE_OQ)),
+          _mm256_blendv_ps(no.hi, yes.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_GE_OQ))};
+}
+
+// --- 32-bit lanes ----------------------------------------------------------------------------------------------------
+inline I splat_i(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline I load_i(const std::int32_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
+}
+inline void store_i(std::int32_t* p, I a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), a.hi);
+}
+inline I add_i(I a, I b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
+inline I sub_i(I a, I b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)}; }
+inline I mul_i(I a, I b) { return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)}; }
+inline I and_i(I a, I b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
+inline I or_i(I a, I b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
+template <int Bits>
+inline I shift_right(I a) {
+  return {_mm256_srli_epi32(a.lo, Bits), _mm256_srli_epi32(a.hi, Bits)};
+}
+template <int Bits>
+inline I shift_left(I a) {
+  return {_mm256_slli_epi32(a.lo, Bits), _mm256_slli_epi32(a.hi, Bits)};
+}
+inline V to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+inline I to_int(V a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
+inline V as_float(I a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
+inline __m128i low_bytes(__m256i a) {  // low byte of each of 8 lanes, in the low 8 bytes
+  const __m256i pick = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,  //
+                                        0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+  const __m256i b = _mm256_shuffle_epi8(a, pick);
+  return _mm_unpacklo_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
+}
+inline void store_i8(std::int8_t* p, I a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi64(low_bytes(a.lo), low_bytes(a.hi)));
+}
+inline I load_i8(const std::int8_t* p) {
+  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+inline I lookup16(I index, const std::int8_t* table) {
+  const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  return {_mm256_shuffle_epi8(t, index.lo), _mm256_shuffle_epi8(t, index.hi)};
+}
+
+// --- 16-bit floats ---------------------------------------------------------------------------------------------------
+inline V load_f16(const std::uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+inline void store_f16(std::uint16_t* p, V a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.hi, _MM_FROUND_TO_NEAREST_INT));
+}
+inline __m256 f16_low8(__m256i a) {
+  const __m256i low = _mm256_and_si256(a, _mm256_set1_epi32(0xffff));
+  return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1)));
+}
+inline V f16_low(I a) { return {f16_low8(a.lo), f16_low8(a.hi)}; }
+inline V f16_high(I a) { return f16_low(shift_right<16>(a)); }
+
+// --- dot products of bytes -------------------------------------------------------------------------------------------
+// maddubs saturates its 16-bit sums beyond 32767; 127 * 127 * 2 = 32258 does not reach it.
+inline __m256i dot4_half(__m256i acc, __m256i unsigned_weights, __m256i x) {
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned_weights, x), _mm256_set1_epi16(1)));
+}
+inline I dot4_small(I acc, I weights, std::int32_t x) {
+  const __m256i v = _mm256_set1_epi32(x);
+  return {dot4_half(acc.lo, weights.lo, v), dot4_half(acc.hi, weights.hi, v)};
+}
+constexpr std::int32_t kSignedBias = 0;
+inline I prepare_signed(I weights) { return weights; }
+inline I dot4_signed(I acc, I w, std::int32_t x) {  // |w| <= 128 as unsigned, the sign moves to x (never -128)
+  const __m256i v = _mm256_set1_epi32(x);
+  return {dot4_half(acc.lo, _mm256_abs_epi8(w.lo), _mm256_sign_epi8(v, w.lo)),
+          dot4_half(acc.hi, _mm256_abs_epi8(w.hi), _mm256_sign_epi8(v, w.hi))};
+}
+
+// --- 16 rows at once -------------------------------------------------------------------------------------------------
+inline void load_rows16_half(const std::byte* base, std::size_t stride, __m256i out[4]) {
+  const auto two = [&](std::size_t r) {  // rows r and r+4
+    const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(base + r * stride));
+    const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(base + (r + 4) * stride));
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
+  };
+  const __m256i a0 = two(0), a1 = two(1), a2 = two(2), a3 = two(3);
+  const __m256i t0 = _mm256_unpacklo_epi32(a0, a1), t1 = _mm256_unpackhi_epi32(a0, a1);
+  const __m256i t2 = _mm256_unpacklo_epi32(a2, a3), t3 = _mm256_unpackhi_epi32(a2, a3);
+  out[0] = _mm256_unpacklo_epi64(t0, t2);
+  out[1] = _mm256_unpackhi_epi64(t0, t2);
+  out[2] = _mm256_unpacklo_epi64(t1, t3);
+  out[3] = _mm256_unpackhi_epi64(t1, t3);
+}
+inline void load_rows16(const std::byte* base, std::size_t stride, I out[4]) {
+  __m256i lo[4], hi[4];
+  load_rows16_half(base, stride, lo);
+  load_rows16_half(base + 8 * stride, stride, hi);
+  for (int j = 0; j < 4; ++j) out[j] = {lo[j], hi[j]};
+}
+inline I load_rows4(const std::byte* base, std::size_t stride) {
+  const auto dword = [&](std::size_t r) {
+    std::int32_t x;
+    __builtin_memcpy(&x, base + r * stride, 4);
+    return x;
+  };
+  return {_mm256_setr_epi32(dword(0), dword(1), dword(2), dword(3), dword(4), dword(5), dword(6), dword(7)),
+          _mm256_setr_epi32(dword(8), dword(9), dword(10), dword(11), dword(12), dword(13), dword(14), dword(15))};
+}
