@@ -23,8 +23,10 @@ class StreamDecoder {
   std::string flush();
 
  private:
+  std::string take(bool at_end);
   std::shared_ptr<const Tokenizer> tokenizer_;
   DecodeOptions options_;
+  bool continues_;
   bool strip_space_;
   std::string pending_;
 };

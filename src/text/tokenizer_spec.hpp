@@ -73,7 +73,8 @@ struct TokenizerSpec {
   bool add_bos = false;                    // what the model's own tokenizer does by default
   bool add_eos = false;
   bool add_space_prefix = false;          // sentencepiece_bpe, unigram, byte_bpe: a space before the text
-  bool prefix_every_piece = false;        // ... and again after every added token (SentencePiece's older HF form)
+  bool prefix_every_section = false;      // ... and again after every added token, not only at the start
+  bool prefix_if_missing = false;         // ... but not where a space stands there already
   bool remove_extra_whitespaces = false;  // sentencepiece_bpe, unigram: runs of spaces become one, ends are trimmed
   bool byte_fallback = true;              // unknown characters become <0xXX> tokens where the vocabulary has them
   bool fuse_unknown = true;               // neighbouring unknown characters give one `unk`
