@@ -1,0 +1,322 @@
+// Every kernel of every table that this machine can run, against its slow definition and, bit for bit, against the
+// scalar table: odd sizes, incomplete groups, misaligned weights, one row and many.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "backend/cpu/cpu_features.hpp"
+#include "backend/cpu/kernel_table.hpp"
+#include "base/half.hpp"
+#include "tensor/dtype.hpp"
+
+namespace adze::cpu {
+namespace {
+
+using tensor::DType;
+
+constexpr DType kWeightTypes[] = {DType::f32,  DType::f16,    DType::bf16,   DType::q4_0, DType::q4_1, DType::q5_0,
+                                  DType::q5_1, DType::q8_0,   DType::q2_k,   DType::q3_k, DType::q4_k, DType::q5_k,
+                                  DType::q6_k, DType::iq4_nl, DType::iq4_xs, DType::mxfp4};
+
+std::vector<float> random_floats(std::size_t n, unsigned seed, float scale = 1.0f) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> out(n);
+  for (float& x : out) x = normal(random);
+  return out;
+}
+
+// Random blocks of a type, one byte off alignment, with every scale a moderate number; and their exact values.
+struct Weights {
+  std::vector<std::byte> storage;
+  std::vector<float> values;  // [rows][k]
+  std::size_t stride = 0;
+  const std::byte* data() const { return storage.data() + 1; }
+};
+
+Weights random_weights(DType type, int rows, int k, unsigned seed) {
+  const tensor::DTypeInfo& info = tensor::dtype_info(type);
+  Weights w;
+  w.stride = tensor::row_bytes(type, k);
+  w.storage.resize(static_cast<std::size_t>(rows) * w.stride + 65);
+  w.values.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(k));
+  const std::vector<float> input = random_floats(w.values.size(), seed, 0.1f);
+  std::mt19937 random(seed + 1);
+  for (int r = 0; r < rows; ++r) {
+    std::byte* row = w.storage.data() + 1 + static_cast<std::size_t>(r) * w.stride;
+    float* values = w.values.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(k);
+    const float* x = input.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(k);
+    const auto blocks = static_cast<std::size_t>(k) / info.block_elements;
+    info.quantise(x, row, blocks);
+    info.dequantise(row, values, blocks);
+  }
+  return w;
+}
+
+struct Activations {
+  std::vector<float> floats;
+  std::vector<std::int8_t> quants;
+  std::vector<float> scales, scaled_sums;
+  std::vector<std::int32_t> sums;
+  QuantisedRows rows() { return {quants.data(), scales.data(), scaled_sums.data(), sums.data()}; }
+};
+
+Activations activations(const KernelTable& table, int block, int tokens, int k, std::size_t ld, unsigned seed) {
+  Activations a;
+  a.floats.assign(static_cast<std::size_t>(tokens) * ld, 0.0f);
+  const auto n = static_cast<std::size_t>(tokens) * static_cast<std::size_t>(k);
+  a.quants.resize(n);
+  a.scales.resize(n / 16 + 1);
+  a.scaled_sums.resize(n / 16 + 1);
+  a.sums.resize(n / 16 + 1);
+  for (int t = 0; t < tokens; ++t) {
+    const auto x = random_floats(static_cast<std::size_t>(k), seed + static_cast<unsigned>(t));
+    std::copy(x.begin(), x.end(), a.floats.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(t) * ld));
+    const Tile tile = tile_of(t, tokens, table.max_tile);
+    if (block == 32) table.quantise32(a.floats.data() + static_cast<std::size_t>(t) * ld, k, a.rows(), t, tile);
+    if (block == 256) table.quantise256(a.floats.data() + static_cast<std::size_t>(t) * ld, k, a.rows(), t, tile);
+  }
+  return a;
+}
+
+// The activations as the int8 schemes round them, by their definition.
+std::vector<float> rounded(const std::vector<float>& x, int tokens, int k, std::size_t ld, int block) {
+  std::vector<float> out = x;
+  if (block == 0) return out;
+  for (int t = 0; t < tokens; ++t) {
+    for (int b = 0; b < k; b += block) {
+      float* v = out.data() + static_cast<std::size_t>(t) * ld + b;
+      float largest = 0.0f;
+      for (int i = 0; i < block; ++i) largest = std::max(largest, std::fabs(v[i]));
+      if (largest == 0.0f) continue;
+      const float scale = block == 32 ? f16_to_f32(f32_to_f16(largest / 127.0f)) : 1.0f / (127.0f / largest);
+      for (int i = 0; i < block; ++i) v[i] = std::nearbyint(v[i] * (127.0f / largest)) * scale;
+    }
+  }
+  return out;
+}
+
+MatmulArgs make_args(DType type, const Weights& w, int rows, int k, Activations& x, int tokens, std::size_t ld,
+                     std::vector<float>& out, std::vector<std::byte>& panel) {
+  const tensor::DTypeInfo& info = tensor::dtype_info(type);
+  MatmulArgs a{};
+  a.weights = w.data();
+  a.row_stride = w.stride;
+  a.rows = rows;
+  a.k = k;
+  a.quantised = x.rows();
+  a.floats = x.floats.data();
+  a.ld_floats = ld;
+  a.tokens = tokens;
+  a.out = out.data();
+  a.ld_out = static_cast<std::size_t>(rows) + 3;
+  a.dequantise = info.dequantise;
+  a.block_elements = static_cast<int>(info.block_elements);
+  a.block_bytes = static_cast<int>(info.block_bytes);
+  a.panel = panel.data() + (64 - reinterpret_cast<std::uintptr_t>(panel.data()) % 64) % 64;
+  return a;
+}
+
+std::vector<float> multiply(const KernelTable& table, const MatmulKernel& kernel, DType type, const Weights& w,
+                            int rows, int k, int tokens, unsigned seed) {
+  const std::size_t ld = static_cast<std::size_t>((k + 15) / 16 * 16);
+  Activations x = activations(table, kernel.activation_block, tokens, k, ld, seed);
+  std::vector<float> out(static_cast<std::size_t>(tokens) * (static_cast<std::size_t>(rows) + 3), -7.0f);
+  std::vector<std::byte> panel(kernel.panel_bytes(k, w.stride) + 64);
+  const MatmulArgs a = make_args(type, w, rows, k, x, tokens, ld, out, panel);
+  const int groups = (rows + kGroupRows - 1) / kGroupRows, half = groups / 2;
+  kernel.run(a, half, groups);
+  kernel.run(a, 0, half);
+  return out;
+}
+
+class MatmulTest : public ::testing::TestWithParam<DType> {};
+
+TEST_P(MatmulTest, EqualsItsDefinitionForEveryTableShapeAndRowCount) {
+  const DType type = GetParam();
+  const tensor::DTypeInfo& info = tensor::dtype_info(type);
+  const int block = static_cast<int>(info.block_elements);
+  for (const int rows : {1, 15, 16, 33, 40}) {
+    const int k = block == 1 ? 72 + rows % 7 : block * 3;
+    const Weights w = random_weights(type, rows, k, 11);
+    const std::size_t ld = static_cast<std::size_t>((k + 15) / 16 * 16);
+    for (const bool floats : {false, true}) {
+      for (const int tokens : {1, 2, 3, 4, 5, 7, 12, 13, 25}) {
+        std::vector<float> reference;
+        for (const KernelTable* table : available_tables()) {
+          const MatmulKernel& kernel = (floats ? table->float_kernels : table->int8_kernels)[static_cast<int>(type)];
+          if (kernel.name == nullptr) continue;
+          const std::vector<float> out = multiply(*table, kernel, type, w, rows, k, tokens, 100);
+          // Bit for bit the same for every table.
+          if (reference.empty()) {
+            reference = out;
+            Activations x = activations(*table, 0, tokens, k, ld, 100);
+            const std::vector<float> y = rounded(x.floats, tokens, k, ld, kernel.activation_block);
+            for (int t = 0; t < tokens; ++t) {
+              for (int r = 0; r < rows; ++r) {
+                double sum = 0, magnitude = 0;
+                for (int i = 0; i < k; ++i) {
+                  const double term =
+                      static_cast<double>(w.values[static_cast<std::size_t>(r * k + i)]) *
+                      static_cast<double>(y[static_cast<std::size_t>(t) * ld + static_cast<std::size_t>(i)]);
+                  sum += term;
+                  magnitude += std::fabs(term);
+                }
+                ASSERT_NEAR(out[static_cast<std::size_t>(t * (rows + 3) + r)], sum, 2e-6 * magnitude + 1e-6)
+                    << table->name << ' ' << info.name << " rows " << rows << " tokens " << tokens << " at " << t << ','
+                    << r;
+              }
+              for (int r = rows; r < rows + 3; ++r) ASSERT_EQ(out[static_cast<std::size_t>(t * (rows + 3) + r)], -7.0f);
+            }
+          } else {
+            ASSERT_EQ(std::memcmp(out.data(), reference.data(), out.size() * sizeof(float)), 0)
+                << table->name << ' ' << info.name << " rows " << rows << " tokens " << tokens;
+          }
+          // A row alone gives the bits it gives among others.
+          if (tokens > 1) {
+            const std::vector<float> alone =
+                multiply(*table, kernel, type, w, rows, k, 1, 100 + static_cast<unsigned>(tokens) - 1);
+            ASSERT_EQ(std::memcmp(alone.data(), out.data() + static_cast<std::size_t>((tokens - 1) * (rows + 3)),
+                                  static_cast<std::size_t>(rows) * sizeof(float)),
+                      0)
+                << table->name << ' ' << info.name << " rows " << rows << " tokens " << tokens;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, GatedPairIsTwoProductsAndTheActivation) {
+  const DType type = GetParam();
+  const int rows = 24, k = tensor::dtype_info(type).block_elements == 1
+                               ? 64
+                               : static_cast<int>(tensor::dtype_info(type).block_elements);
+  const Weights gate = random_weights(type, rows, k, 5), up = random_weights(type, rows, k, 6);
+  const auto ld = static_cast<std::size_t>(k);
+  for (const KernelTable* table : available_tables()) {
+    for (const MatmulKernel* kernel :
+         {&table->int8_kernels[static_cast<int>(type)], &table->float_kernels[static_cast<int>(type)]}) {
+      if (kernel->name == nullptr) continue;
+      for (const int tokens : {1, 6}) {
+        for (const GatedActivation act : {GatedActivation::silu, GatedActivation::gelu_tanh}) {
+          std::vector<float> g = multiply(*table, *kernel, type, gate, rows, k, tokens, 9);
+          const std::vector<float> u = multiply(*table, *kernel, type, up, rows, k, tokens, 9);
+          table->gate(g.data(), u.data(), act, static_cast<int>(g.size()));
+          Activations x = activations(*table, kernel->activation_block, tokens, k, ld, 9);
+          std::vector<float> out(g.size(), 0.0f), none;
+          std::vector<std::byte> panel_a(kernel->panel_bytes(k, gate.stride) + 64),
+              panel_b(kernel->panel_bytes(k, up.stride) + 64);
+          const MatmulArgs a = make_args(type, gate, rows, k, x, tokens, ld, out, panel_a);
+          const MatmulArgs b = make_args(type, up, rows, k, x, tokens, ld, none, panel_b);
+          kernel->gated(a, b, act, 0, 2);
+          for (int t = 0; t < tokens; ++t) {
+            for (int r = 0; r < rows; ++r) {
+              const auto at = static_cast<std::size_t>(t * (rows + 3) + r);
+              ASSERT_EQ(out[at], g[at]) << table->name << ' ' << kernel->name << ' ' << t << ',' << r;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, MatmulTest, ::testing::ValuesIn(kWeightTypes),
+                         [](const auto& test) { return std::string(tensor::dtype_info(test.param).name); });
+
+// --- elementwise
+// ------------------------------------------------------------------------------------------------------
+
+TEST(Elementwise, NormsFollowTheirFormula) {
+  for (const int n : {1, 7, 16, 24, 576, 577}) {
+    const auto x = random_floats(static_cast<std::size_t>(n), 3), w = random_floats(static_cast<std::size_t>(n), 4);
+    std::vector<float> first;
+    for (const KernelTable* table : available_tables()) {
+      std::vector<float> y(static_cast<std::size_t>(n)), z(y);
+      table->rms_norm(x.data(), w.data(), true, 1e-5f, n, y.data());
+      table->layer_norm(x.data(), nullptr, false, 1e-5f, n, z.data());
+      double squares = 0, sum = 0, variance = 0;
+      for (const float v : x) squares += double{v} * double{v}, sum += double{v};
+      for (const float v : x) variance += (double{v} - sum / n) * (double{v} - sum / n);
+      for (int i = 0; i < n; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        EXPECT_NEAR(y[at], double{x[at]} / std::sqrt(squares / n + 1e-5) * (1.0 + double{w[at]}),
+                    2e-6 * (1 + std::fabs(y[at])));
+        EXPECT_NEAR(z[at], (double{x[at]} - sum / n) / std::sqrt(variance / n + 1e-5), 1e-5 * (1 + std::fabs(z[at])));
+      }
+      y.insert(y.end(), z.begin(), z.end());
+      if (first.empty()) first = y;
+      EXPECT_EQ(std::memcmp(first.data(), y.data(), y.size() * 4), 0) << table->name;
+    }
+  }
+}
+
+TEST(Elementwise, ActivationsFollowTheirFormula) {
+  std::vector<float> x;
+  for (float v = -100.0f; v < 100.0f; v += 0.137f) x.push_back(v);
+  const int n = static_cast<int>(x.size());
+  const std::vector<float> ones(x.size(), 1.0f);
+  std::vector<float> first;
+  for (const KernelTable* table : available_tables()) {
+    std::vector<float> silu = x, gelu = x, cap = x;
+    table->gate(silu.data(), ones.data(), GatedActivation::silu, n);
+    table->gate(gelu.data(), ones.data(), GatedActivation::gelu_tanh, n);
+    table->softcap(cap.data(), 30.0f, n);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double v = double{x[i]};
+      EXPECT_NEAR(silu[i], v / (1 + std::exp(-v)), 3e-7 * std::fabs(v) + 1e-30);
+      EXPECT_NEAR(gelu[i], 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))),
+                  1e-6 * std::fabs(v) + 1e-30);
+      EXPECT_NEAR(cap[i], std::tanh(v / 30) * 30, 30 * 4 * 0x1p-24);  // four roundings of values up to 1
+    }
+    silu.insert(silu.end(), gelu.begin(), gelu.end());
+    silu.insert(silu.end(), cap.begin(), cap.end());
+    if (first.empty()) first = silu;
+    EXPECT_EQ(std::memcmp(first.data(), silu.data(), silu.size() * 4), 0) << table->name;
+  }
+}
+
+TEST(Elementwise, RopeRotatesPairs) {
+  const int dims = 24, half = dims / 2;
+  const auto x = random_floats(40, 8);
+  std::vector<float> cosine, sine;
+  for (int i = 0; i < half; ++i) {
+    cosine.push_back(std::cos(0.3f * static_cast<float>(i)));
+    sine.push_back(std::sin(0.3f * static_cast<float>(i)));
+  }
+  for (const KernelTable* table : available_tables()) {
+    for (const bool interleaved : {false, true}) {
+      std::vector<float> y = x;
+      table->rope(y.data(), {cosine.data(), sine.data(), dims, interleaved});
+      for (int i = 0; i < half; ++i) {
+        const auto a = static_cast<std::size_t>(interleaved ? 2 * i : i),
+                   b = static_cast<std::size_t>(interleaved ? 2 * i + 1 : i + half);
+        const auto c = static_cast<std::size_t>(i);
+        EXPECT_NEAR(y[a], x[a] * cosine[c] - x[b] * sine[c], 1e-6);
+        EXPECT_NEAR(y[b], x[a] * sine[c] + x[b] * cosine[c], 1e-6);
+      }
+      for (std::size_t i = dims; i < x.size(); ++i) EXPECT_EQ(y[i], x[i]);
+    }
+  }
+}
+
+TEST(Elementwise, FindsWhatIsNotFinite) {
+  for (const KernelTable* table : available_tables()) {
+    std::vector<float> x(37, 1.0f);
+    EXPECT_TRUE(table->all_finite(x.data(), 37));
+    for (const float bad :
+         {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+      for (const std::size_t at : {0u, 16u, 36u}) {
+        auto y = x;
+        y[at] = bad;
+        EXPECT_FALSE(table->all_finite(y.data(), 37)) << table->name << ' ' << at;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace adze::cpu
