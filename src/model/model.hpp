@@ -20,8 +20,8 @@
 namespace adze::model {
 
 struct ModelOptions {
-  MapOptions map;
-  RopeOverrides rope;
+  MapOptions map{};
+  RopeOverrides rope{};
   // Positions that the plan shall allow. 0: what the model was trained for, or what the rope overrides stretch that to.
   std::int64_t context = 0;
 };

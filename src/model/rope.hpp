@@ -48,11 +48,11 @@ struct RopeSettings {
 
 // What a caller wants instead; unset fields keep the file's.
 struct RopeOverrides {
-  std::optional<std::string> scaling;  // also drops the file's per-pair factors, which are its own scaling
-  std::optional<double> frequency_base;
-  std::optional<double> frequency_scale;  // 1 / factor
-  std::optional<double> factor;
-  std::optional<std::int64_t> original_context;
+  std::optional<std::string> scaling{};  // also drops the file's per-pair factors, which are its own scaling
+  std::optional<double> frequency_base{};
+  std::optional<double> frequency_scale{};  // 1 / factor
+  std::optional<double> factor{};
+  std::optional<std::int64_t> original_context{};
   bool any() const { return scaling || frequency_base || frequency_scale || factor || original_context; }
 };
 

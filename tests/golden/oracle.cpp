@@ -117,16 +117,16 @@ GgufVariant& GgufVariant::remove_key(std::string_view name) {
   return *this;
 }
 GgufVariant& GgufVariant::set_u32(std::string_view name, std::uint32_t value) {
-  return set(name, {.kind = Number::Kind::u32, .u32 = value, .string = {}, .u32s = {}});
+  return set(name, {.kind = Number::Kind::u32, .u32 = value});
 }
 GgufVariant& GgufVariant::set_f32(std::string_view name, float value) {
-  return set(name, {.kind = Number::Kind::f32, .f32 = value, .string = {}, .u32s = {}});
+  return set(name, {.kind = Number::Kind::f32, .f32 = value});
 }
 GgufVariant& GgufVariant::set_bool(std::string_view name, bool value) {
-  return set(name, {.kind = Number::Kind::boolean, .u32 = value, .string = {}, .u32s = {}});
+  return set(name, {.kind = Number::Kind::boolean, .u32 = value});
 }
 GgufVariant& GgufVariant::set_string(std::string_view name, std::string_view value) {
-  return set(name, {.kind = Number::Kind::string, .string = std::string(value), .u32s = {}});
+  return set(name, {.kind = Number::Kind::string, .string = std::string(value)});
 }
 GgufVariant& GgufVariant::set_u32s(std::string_view name, const std::vector<std::uint32_t>& values) {
   return set(name, {.kind = Number::Kind::u32s, .string = {}, .u32s = values});

@@ -93,8 +93,8 @@ class GgufVariant {
     enum class Kind : std::uint8_t { u32, f32, boolean, string, u32s } kind;
     std::uint32_t u32 = 0;
     float f32 = 0;
-    std::string string;
-    std::vector<std::uint32_t> u32s;
+    std::string string{};
+    std::vector<std::uint32_t> u32s{};
   };
   GgufVariant& set(std::string_view key, Number value);
 

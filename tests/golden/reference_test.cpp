@@ -1,6 +1,10 @@
 // The Plan of each oracle model, run with the slow definitions of the steps, against the Hugging Face implementation.
 // This proves family, loader and definitions; every backend is then tested against the same numbers (backend_test.cpp).
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
 
 #include "golden/oracle.hpp"
 #include "ops/ref/interpreter.hpp"
@@ -32,6 +36,69 @@ INSTANTIATE_TEST_SUITE_P(Llama, Reference,
                                          OracleRow{"llama-k256", "Q5_0"}, OracleRow{"llama-k256", "Q5_K"},
                                          OracleRow{"llama-k256", "Q6_K"}, OracleRow{"llama-tied-mqa-hd24", "Q8_0"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
+
+// Llama with attention biases exists as safetensors only. Written as GGUF here, the way its converter does: rows of W_q
+// and W_k (and their biases) from half-split pairs to neighbours within each head.
+std::vector<float> interleaved(std::vector<float> rows, int head_size, std::size_t columns) {
+  const auto half = static_cast<std::size_t>(head_size) / 2;
+  std::vector<float> out(rows.size());
+  for (std::size_t row = 0; row < rows.size() / columns; ++row) {
+    const std::size_t head = row / (2 * half) * 2 * half, in_head = row % (2 * half);
+    const std::size_t source = head + in_head % 2 * half + in_head / 2;
+    std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(source * columns), columns,
+                out.begin() + static_cast<std::ptrdiff_t>(row * columns));
+  }
+  return out;
+}
+
+GgufVariant attention_bias_model(const std::filesystem::path& folder) {
+  constexpr std::uint32_t kHidden = 96, kHeadSize = 32, kHeads = 6, kKvHeads = 3, kLayers = 4, kFeedForward = 128;
+  GgufVariant variant(std::filesystem::path(ADZE_TEST_DATA) /
+                      "oracles/llama-tied-mqa-hd24/llama-tied-mqa-hd24-Q8_0.gguf");
+  variant.set_u32("llama.attention.head_count", kHeads)
+      .set_u32("llama.attention.head_count_kv", kKvHeads)
+      .set_u32("llama.attention.key_length", kHeadSize)
+      .set_u32("llama.attention.value_length", kHeadSize)
+      .set_u32("llama.rope.dimension_count", kHeadSize)
+      .set_u32("llama.feed_forward_length", kFeedForward)
+      .set_f32("llama.rope.freq_base", 50000.0f);
+  const auto weights = SafetensorsFixture::open(folder / "hf/model.safetensors");
+  const auto copy = [&](const std::string& gguf, const std::string& name) {
+    if (!weights.has(name)) return;
+    const bool rotated = gguf.find("attn_q.") != std::string::npos || gguf.find("attn_k.") != std::string::npos;
+    const auto& shape = weights.array(name).shape;
+    std::vector<float> values = weights.floats(name);
+    if (rotated) values = interleaved(std::move(values), kHeadSize, shape.size() == 2 ? kHidden : 1);
+    variant.set_floats(gguf, shape.size() == 2 ? matrix(shape[0], shape[1]) : vector(shape[0]), values);
+  };
+  for (const model::TensorRow& row : model::find_family("llama")->tensors({})) {
+    for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+      const auto named = [&](std::string_view pattern) {
+        const auto star = pattern.find('*');
+        if (star == std::string_view::npos) return std::string(pattern);
+        return fmt::format("{}{}{}", pattern.substr(0, star), layer, pattern.substr(star + 1));
+      };
+      copy(named(row.gguf), named(row.safetensors));
+    }
+  }
+  return variant;
+}
+
+TEST(ReferenceBiases, EqualTheOracle) {
+  const char* oracles = std::getenv("ADZE_TEST_ORACLES");
+  if (oracles == nullptr) GTEST_SKIP() << "set ADZE_TEST_ORACLES to the folder of all oracles for llama-attnbias";
+  const std::filesystem::path folder = std::filesystem::path(oracles) / "models/llama-attnbias";
+  const Oracle oracle(folder);
+  GgufVariant variant = attention_bias_model(folder);
+  const auto model = variant.load();
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  const auto& first = std::get<ops::Project>(model->plan().steps[2]);
+  EXPECT_NE(first.parts[0].bias, nullptr);
+  for (const char* prompt : {"p1", "p7", "p70"}) {
+    const ops::ref::Rows logits = ops::ref::Interpreter(model->plan()).run(oracle.prompt(prompt), 1);
+    EXPECT_LT(rel_rms(logits.values, oracle.last_logits("F32", prompt)), kTolerance) << prompt;
+  }
+}
 
 // The residual stream after every layer, and what attention and feed-forward added to it.
 class ReferenceLayers : public testing::TestWithParam<OracleRow> {};
