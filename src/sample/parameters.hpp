@@ -20,14 +20,14 @@ struct SamplerParameters {
   float repetition_penalty = 1.0f;  // > 0; 1: off
   float presence_penalty = 0.0f;    // any finite number, negative ones encourage
   float frequency_penalty = 0.0f;
-  int penalty_window = 64;                 // last tokens (prompt included) that the penalties see; -1: all, 0: off
-  float dry_multiplier = 0.0f;             // >= 0; 0: off
-  float dry_base = 1.75f;                  // >= 1
-  int dry_allowed_length = 2;              // >= 1: repeats shorter than this are free
-  int dry_window = -1;                     // last tokens searched for repeats; -1: all, 0: off
-  std::vector<std::int32_t> dry_breakers;  // tokens that no repeat reaches across
-  std::vector<std::pair<std::int32_t, float>> logit_bias;  // added; several for one token add up
-  std::vector<std::int32_t> banned;                        // never drawn
+  int penalty_window = 64;                   // last tokens (prompt included) that the penalties see; -1: all, 0: off
+  float dry_multiplier = 0.0f;               // >= 0; 0: off
+  float dry_base = 1.75f;                    // >= 1
+  int dry_allowed_length = 2;                // >= 1: repeats shorter than this are free
+  int dry_window = -1;                       // last tokens searched for repeats; -1: all, 0: off
+  std::vector<std::int32_t> dry_breakers{};  // tokens that no repeat reaches across
+  std::vector<std::pair<std::int32_t, float>> logit_bias{};  // added; several for one token add up
+  std::vector<std::int32_t> banned{};                        // never drawn
   std::uint64_t seed = 0;
 
   // The draw is an argmax, and no randomness is used.

@@ -1,0 +1,74 @@
+#include "engine/decoding.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/hash.hpp"
+
+namespace adze::engine {
+
+Decoding::Decoding(Sequence& sequence, Request request, std::shared_ptr<const text::Tokenizer> tokenizer,
+                   std::int64_t context)
+    : sequence_(&sequence), request_(std::move(request)), context_(context), decoder_(std::move(tokenizer)) {
+  ADZE_CHECK(std::is_sorted(request_.stop_ids.begin(), request_.stop_ids.end()), "stop ids are not sorted");
+  if (request_.max_tokens == 0) {
+    close(FinishReason::length);
+    return;
+  }
+  ADZE_CHECK(sequence.waiting() > 0, "nothing to compute: the logits of the last token are gone");
+  const std::int64_t most = std::max<std::int64_t>(std::min(request_.max_tokens, context - sequence.length()), 0);
+  ids_.reserve(static_cast<std::size_t>(most));
+  sequence.ids.reserve(static_cast<std::size_t>(sequence.length() + most));
+}
+
+void Decoding::accept(std::span<const float> logits, sample::Scratch& scratch) {
+  ADZE_CHECK(!finished(), "a token after the end");
+  const auto token = request_.sampler.sample(logits, sequence_->ids, sequence_->length(), scratch);
+  if (!token) {
+    fail(token.error());
+    return;
+  }
+  ++sampled_;
+  if (request_.hash_logits) row_digests_.push_back(digest(std::as_bytes(logits)));
+  if (std::binary_search(request_.stop_ids.begin(), request_.stop_ids.end(), *token)) {
+    close(FinishReason::stop);
+    return;
+  }
+  ids_.push_back(*token);
+  sequence_->ids.push_back(*token);
+  if (request_.stops.feed(decoder_.push(*token), text_)) {
+    finish_ = FinishReason::stop;
+    return;
+  }
+  if (sampled_ >= request_.max_tokens || sequence_->length() >= context_) close(FinishReason::length);
+}
+
+// The end came from outside the text: a character that was begun is broken, and what a stop string might have swallowed
+// is text after all.
+void Decoding::close(FinishReason reason) {
+  finish_ = reason;
+  if (!request_.stops.feed(decoder_.flush(), text_)) request_.stops.flush(text_);
+}
+
+void Decoding::fail(Error error) {
+  finish_ = FinishReason::error;
+  error_ = std::move(error);
+}
+
+void Decoding::cancel() {
+  if (!finished()) finish_ = FinishReason::cancelled;
+}
+
+std::string_view Decoding::take_text() {
+  const std::string_view fresh = std::string_view(text_).substr(taken_);
+  taken_ = text_.size();
+  return fresh;
+}
+
+std::string Decoding::logits_hash() const {
+  if (!request_.hash_logits) return {};
+  return to_hex(digest(std::as_bytes(std::span(row_digests_))));
+}
+
+}  // namespace adze::engine

@@ -1,0 +1,25 @@
+// One text in the model's memory: its tokens and the pages that hold their K and V.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cache/page_table.hpp"
+
+namespace adze::engine {
+
+// Positions [0, kv.length()) are computed, [kv.length(), ids.size()) wait for the next steps. A sampled token is
+// appended to `ids` first and computed when its successor is wanted.
+struct Sequence {
+  std::vector<std::int32_t> ids;
+  cache::PageTable kv;
+
+  std::int64_t length() const { return static_cast<std::int64_t>(ids.size()); }
+  std::int64_t waiting() const { return length() - kv.length(); }
+
+  // Becomes `target`: keeps the computed positions that both texts begin with, but never the last one of `target`,
+  // whose logits the next step is after. Returns how many were kept.
+  std::int64_t retarget(std::vector<std::int32_t> target);
+};
+
+}  // namespace adze::engine
