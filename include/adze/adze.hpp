@@ -43,6 +43,8 @@ struct LoadOptions {
   int chunk = 0;  // prompt rows per forward; 0: chosen. Never changes a result.
   RopeOverride rope;
   std::optional<std::string> chat_template;  // Jinja source instead of the model's own
+  // What strftime_now says in chat templates, in Unix seconds; unset: the time at which a conversation starts.
+  std::optional<std::int64_t> template_time;
 };
 
 // --- sampling -------------------------------------------------------------------------------------------------------
@@ -62,39 +64,50 @@ struct SamplingOptions {
   int dry_allowed_length = 2;
   int dry_window = -1;
   std::vector<std::string> dry_sequence_breakers{"\n", ":", "\"", "*"};
-  std::optional<std::uint64_t> seed;  // unset: one is drawn by the caller of generate (reported in the result)
+  std::optional<std::uint64_t> seed;  // unset: one is drawn, and reported in the result
   std::vector<std::pair<std::int32_t, float>> logit_bias;
 };
+
+// The samplers in force, in the order in which they run: "top-k 40 -> temperature 0.8 -> draw (seed 7)".
+std::string describe_sampling(const SamplingOptions& options);
 
 struct GenerateOptions {
   SamplingOptions sampling;
   std::int64_t max_tokens = -1;  // -1: until the context is full
   std::vector<std::string> stop;
   std::vector<std::int32_t> stop_ids;
-  bool ignore_eos = false;
+  bool ignore_eos = false;   // the model's end-of-generation tokens are never sampled; stop_ids still end the answer
   bool hash_logits = false;  // fill Generation::logits_hash (costs a pass over the logits)
+  // Asked between steps, also while the prompt is computed: true ends the answer as `cancelled`.
+  std::function<bool()> cancelled;
 };
 
 enum class FinishReason : std::uint8_t { stop, length, cancelled, error };
 std::string_view finish_reason_name(FinishReason reason);
 
 struct Statistics {
-  std::int64_t prompt_tokens = 0;  // computed now
-  std::int64_t reused_tokens = 0;  // found in the conversation's KV, not computed
-  std::int64_t generated_tokens = 0;
-  double prompt_seconds = 0;
-  double generate_seconds = 0;
-  double first_token_seconds = 0;  // from the call to the first token
+  std::int64_t prompt_tokens = 0;     // computed now
+  std::int64_t reused_tokens = 0;     // found in the conversation's KV, not computed
+  std::int64_t generated_tokens = 0;  // sampled, the token that ended the answer included
+  double prompt_seconds = 0;          // to compute the prompt and sample the first token
+  double generate_seconds = 0;        // for the others
+  double first_token_seconds = 0;     // from the call to the first token
+
+  // Tokens per second; 0 where nothing was computed. The first token's time belongs to the prompt.
+  double prompt_rate() const { return prompt_seconds > 0 ? static_cast<double>(prompt_tokens) / prompt_seconds : 0; }
+  double generate_rate() const {
+    return generate_seconds > 0 ? static_cast<double>(generated_tokens - 1) / generate_seconds : 0;
+  }
 };
 
 struct Generation {
-  std::vector<std::int32_t> ids;  // without the token that ended it
-  std::string text;               // without stop strings
+  std::vector<std::int32_t> ids;  // without the end-of-generation token or stop id; tokens of a stop string are in it
+  std::string text;               // without the stop string; what on_text was given, joined
   FinishReason finish = FinishReason::stop;
   std::string stop_match;  // the stop string that ended it, if one did
   std::uint64_t seed = 0;
   Statistics statistics;
-  std::string logits_hash;  // 32 hex digits over every sampled row, in order
+  std::string logits_hash;  // 32 hex digits: XXH3 over the XXH3 of every sampled row, in order
 };
 
 // Called with each piece of text as it becomes certain (whole UTF-8 characters, nothing a stop string could still
@@ -119,12 +132,14 @@ struct ModelInfo {
   std::int64_t trained_context = 0;
   int layers = 0;
   int vocabulary = 0;
-  bool has_chat_template = false;
+  bool has_chat_template = false;  // its own, or one given at load
   std::string numeric_class;
   std::string route_digest;
   std::uint64_t kv_bytes_per_token = 0;
   std::uint64_t scratch_bytes = 0;
+  std::uint64_t weight_bytes = 0;
   std::size_t unused_tensors = 0;
+  std::vector<std::string> notes;  // one line each: what a user should know about this model
 };
 
 struct EngineImpl;
@@ -137,14 +152,16 @@ class Conversation {
   Conversation& operator=(Conversation&&) noexcept;
   ~Conversation();
 
-  const std::vector<ChatMessage>& messages() const;
+  const std::vector<ChatMessage>& messages() const;  // without the system text
+  const std::string& system() const;
   void set_messages(std::vector<ChatMessage> messages);  // e.g. loaded ones; the common prefix of the KV is kept
   void set_system(std::string text);                     // empty: none
   void set_thinking(Thinking thinking);
   void clear();  // messages and KV; the system text stays
 
   // Appends the user's message, answers, appends the answer (what there is of it, when cancelled). On an error the
-  // user's message is taken back and the conversation is as before. Errors: context_full, template_error, non_finite.
+  // user's message is taken back and the conversation is as before. Errors: context_full, template_error, non_finite,
+  // invalid_argument and limit_exceeded (the options, by name).
   Result<Generation> say(std::string user, const GenerateOptions& options, const OnText& on_text);
   std::int64_t tokens_in_context() const;
 
@@ -167,21 +184,26 @@ class Engine {
   std::string plan_text() const;            // for people
   std::string plan_json() const;            // for programs
 
-  std::vector<std::int32_t> tokenize(std::string_view text, bool add_bos, bool parse_special) const;
+  // Errors: limit_exceeded (a text beyond what a tokenizer reads at once).
+  Result<std::vector<std::int32_t>> tokenize(std::string_view text, bool add_bos, bool parse_special) const;
   std::string detokenize(std::span<const std::int32_t> ids, bool show_special) const;
   bool adds_bos() const;
 
-  // Raw completion of ids; nothing is added to them.
+  // Raw completion of ids; nothing is added to them. Errors: context_full (before any work), non_finite,
+  // invalid_argument and limit_exceeded (the options, by name).
   Result<Generation> generate(std::span<const std::int32_t> prompt, const GenerateOptions& options,
                               const OnText& on_text);
+  // Errors: unsupported_feature when the model has no chat template. Conversations of one engine share its KV memory:
+  // one that is idle may lose its KV to another, and then computes it again. They may outlive the engine.
   Result<Conversation> start_conversation();
 
   // Calls back with the logits [vocabulary] of each position that `wanted` asks for, in order. Positions are processed
-  // in chunks; a fresh KV is used. `observer` may be null.
+  // in chunks; a fresh KV is used. Errors: context_full, non_finite, invalid_argument.
   using OnLogits = std::function<void(std::int64_t position, std::span<const float> logits)>;
   Status evaluate(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t position)>& wanted,
                   const OnLogits& on_logits);
-  // The residual stream and sub-block outputs of every layer, by name, for one evaluation of `ids`.
+  // The residual stream and sub-block outputs of every layer for one evaluation of `ids`: "embed", and for each layer I
+  // "layer.I.self_attn" and "layer.I.mlp" (what the sub-block added, as a difference of the stream) and "layer.I.out".
   struct LayerDump {
     std::string name;
     std::int64_t rows = 0, columns = 0;
@@ -190,6 +212,7 @@ class Engine {
   Result<std::vector<LayerDump>> dump_layers(std::span<const std::int32_t> ids);
 
  private:
+  friend struct EngineImpl;
   explicit Engine(std::unique_ptr<EngineImpl> impl);
   std::unique_ptr<EngineImpl> impl_;
 };
