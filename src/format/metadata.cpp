@@ -314,13 +314,16 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
     if (i >= max_bytes) return out + fmt::format("… ({} bytes)", text.size());
     const auto byte = static_cast<unsigned char>(text[i]);
     // The length of a well-formed UTF-8 sequence at i: 0 for anything to be escaped.
-    std::size_t length = byte >= 0x20 && byte < 0x7f && byte != '\'' ? 1 : 0;
+    std::size_t length = byte >= 0x20 && byte < 0x7f ? 1 : 0;
     if (byte >= 0xc2 && byte < 0xf5) length = byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
     if (i + length > text.size()) length = 0;
     for (std::size_t k = 1; k < length; ++k) {
       if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) length = 0;
     }
-    if (length == 0) {
+    if (byte == '\n') {
+      out += "\\n";
+      ++i;
+    } else if (length == 0) {
       out += fmt::format("\\x{:02x}", byte);
       ++i;
     } else {

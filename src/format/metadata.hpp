@@ -154,7 +154,7 @@ class Metadata {
 
 // "u32 7", "string of 5 bytes", "array of 4 u32": how messages name a value.
 std::string describe_value(const MetadataValue& value);
-// Text from a file made fit for a message: control bytes, quotes and broken UTF-8 escaped, long text shortened.
+// Text from a file made fit for a message: control bytes and broken UTF-8 escaped, long text shortened.
 std::string printable(std::string_view text, std::size_t max_bytes = 96);
 
 }  // namespace adze::format
