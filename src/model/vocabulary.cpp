@@ -38,6 +38,16 @@ constexpr std::array<KindRow, 4> kKinds = {{
 // Byte-level vocabularies whose tokenizer puts BOS first although old files do not say so.
 constexpr std::array<std::string_view, 4> kBosByDefault = {"llama-bpe", "llama3", "llama-v3", "tekken"};
 
+// "<|name>", "<name|>", "<|name|>": some converters leave such tokens of a chat format marked as normal text. No
+// natural vocabulary has one (none of the eight public ones at hand), and no user may be able to type one.
+bool looks_like_control(std::string_view token) {
+  if (token.size() < 4 || token.front() != '<' || token.back() != '>') return false;
+  const bool opens = token[1] == '|', closes = token[token.size() - 2] == '|';
+  if (!opens && !closes) return false;
+  const std::size_t first = opens ? 2 : 1, last = token.size() - (closes ? 2 : 1);
+  return first < last && token.substr(first, last - first).find_first_of("|<> ") == std::string_view::npos;
+}
+
 class VocabularyReader {
  public:
   VocabularyReader(const format::Metadata& metadata, std::shared_ptr<const void> storage) : metadata_(metadata) {
@@ -64,9 +74,7 @@ class VocabularyReader {
                 "get the file again, or convert the model again");
   }
 
-  bool scored() const {
-    return spec_.kind == TokenizerKind::sentencepiece_bpe || spec_.kind == TokenizerKind::unigram;
-  }
+  bool scored() const { return spec_.kind == TokenizerKind::sentencepiece_bpe || spec_.kind == TokenizerKind::unigram; }
 
   Result<KindRow> read_kind() {
     if (!metadata_.has(key("model")) || !metadata_.has(key("tokens"))) {
@@ -77,10 +85,10 @@ class VocabularyReader {
     for (const KindRow& row : kKinds) {
       if (row.name == name) return row;
     }
-    return fail(ErrorCode::unsupported_feature,
-                fmt::format("the tokenizer \"{}\" (tokenizer.ggml.model) is not one that Adze has",
-                            format::printable(name)),
-                "known: gpt2 (byte-level BPE), llama (SentencePiece BPE), gemma4, t5 (unigram)");
+    return fail(
+        ErrorCode::unsupported_feature,
+        fmt::format("the tokenizer \"{}\" (tokenizer.ggml.model) is not one that Adze has", format::printable(name)),
+        "known: gpt2 (byte-level BPE), llama (SentencePiece BPE), gemma4, t5 (unigram)");
   }
 
   Status read_tokens() {
@@ -108,7 +116,9 @@ class VocabularyReader {
     for (std::size_t id = 0; id < types.size(); ++id) {
       const std::int64_t type = types[id];
       if (type < 0 || type > 6) return corrupt("token_type", fmt::format("has the type {} for token {}", type, id));
-      spec_.types.push_back(type == 0 ? TokenType::normal : static_cast<TokenType>(type));  // 0: undefined
+      const bool normal = type <= 1;  // 0: undefined
+      const bool control = normal && looks_like_control(spec_.tokens[id]);
+      spec_.types.push_back(control ? TokenType::control : normal ? TokenType::normal : static_cast<TokenType>(type));
     }
     return {};
   }
@@ -149,7 +159,9 @@ class VocabularyReader {
     const std::pair<std::string_view, std::optional<TokenId>*> rows[] = {
         {"bos_token_id", &spec_.bos},     {"eos_token_id", &spec_.eos},     {"eot_token_id", &spec_.eot},
         {"unknown_token_id", &spec_.unk}, {"padding_token_id", &spec_.pad}, {"mask_token_id", &spec_.mask}};
-    for (const auto& [name, id] : rows) ADZE_TRY(*id, read_id(name));
+    for (const auto& [name, id] : rows) {
+      ADZE_TRY(*id, read_id(name));
+    }
     ADZE_TRY(spec_.sep, read_id(metadata_.has(key("seperator_token_id")) ? "seperator_token_id"  // GGUF's spelling
                                                                          : "separator_token_id"));
     ADZE_TRY(const auto end_of_message, read_id("eom_token_id"));
@@ -167,6 +179,7 @@ class VocabularyReader {
     if (spec_.kind == TokenizerKind::byte_bpe) {
       ADZE_TRY(const std::string_view pre, metadata_.get_string_or(key("pre"), ""));
       spec_.pre_tokenizer = std::string(pre);
+      spec_.unknown_gives_unk = false;  // the id in the file is a name for people; bytes without tokens are dropped
     }
     bool add_bos = kind.add_bos;
     for (const std::string_view name : kBosByDefault) add_bos = add_bos || spec_.pre_tokenizer == name;

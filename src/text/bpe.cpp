@@ -144,7 +144,7 @@ void append_unknown(std::string_view character, const TokenizerSpec& spec, const
   if (spec.byte_fallback && std::all_of(character.begin(), character.end(), [&](char c) { return token_of(c) >= 0; })) {
     for (const char c : character) out.push_back(token_of(c));
     after_unknown = false;
-  } else if (spec.unk) {
+  } else if (spec.unk && spec.unknown_gives_unk) {
     if (!(spec.fuse_unknown && after_unknown)) out.push_back(*spec.unk);
     after_unknown = true;
   }
@@ -172,6 +172,11 @@ void ByteBpe::encode(std::string_view piece, std::vector<TokenId>& out, MergeScr
       return;
     }
   }
+  static constexpr ByteTokens no_bytes = [] {
+    ByteTokens none{};
+    none.fill(-1);
+    return none;
+  }();
   const std::size_t from = out.size();
   bool after_unknown = false;
   for (const char c : piece) {
@@ -179,9 +184,8 @@ void ByteBpe::encode(std::string_view piece, std::vector<TokenId>& out, MergeScr
     if (id >= 0) {
       out.push_back(id);
       after_unknown = false;
-    } else if (spec_->unk && !(spec_->fuse_unknown && after_unknown)) {
-      out.push_back(*spec_->unk);
-      after_unknown = true;
+    } else {
+      append_unknown(std::string_view(&c, 1), *spec_, no_bytes, after_unknown, out);
     }
   }
   merge_by_rank(merges_, out, from, scratch);

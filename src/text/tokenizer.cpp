@@ -178,13 +178,14 @@ void Tokenizer::Impl::take_fingerprint() {
     add_text(stage.pattern);
     add(static_cast<std::uint64_t>(stage.cut) * 2 + (stage.invert ? 1u : 0u));
   }
-  const std::array<bool, 10> switches = {spec.ignore_merges,
+  const std::array<bool, 11> switches = {spec.ignore_merges,
                                          spec.add_bos,
                                          spec.add_eos,
                                          spec.add_space_prefix,
                                          spec.prefix_every_section,
                                          spec.prefix_if_missing,
                                          spec.byte_fallback,
+                                         spec.unknown_gives_unk,
                                          spec.fuse_unknown,
                                          spec.remove_extra_whitespaces,
                                          spec.nfc};

@@ -77,6 +77,7 @@ struct TokenizerSpec {
   bool prefix_if_missing = false;         // ... but not where a space stands there already
   bool remove_extra_whitespaces = false;  // sentencepiece_bpe, unigram: runs of spaces become one, ends are trimmed
   bool byte_fallback = true;              // unknown characters become <0xXX> tokens where the vocabulary has them
+  bool unknown_gives_unk = true;          // false: characters without tokens give nothing
   bool fuse_unknown = true;               // neighbouring unknown characters give one `unk`
   bool strip_leading_space = false;       // decode drops one space at the start of the text
   bool nfc = false;                       // text is put into Unicode's normal form C first
