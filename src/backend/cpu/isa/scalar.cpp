@@ -5,6 +5,9 @@
 #include "backend/cpu/kernel_table.hpp"
 #include "tensor/dtype.hpp"
 
+// What must end up in its caller for a panel block to stay in registers.
+#define ADZE_INLINE inline __attribute__((always_inline))
+
 namespace adze::cpu {
 namespace {
 #include "backend/cpu/simd/scalar.inl.h"

@@ -21,20 +21,21 @@ struct PanelFloat {
   V w[16];
 };
 
-inline I low_nibbles(I x) { return and_i(x, splat_i(0x0f0f0f0f)); }
-inline I high_nibbles(I x) { return and_i(shift_right<4>(x), splat_i(0x0f0f0f0f)); }
+ADZE_INLINE I low_nibbles(I x) { return and_i(x, splat_i(0x0f0f0f0f)); }
+ADZE_INLINE I high_nibbles(I x) { return and_i(shift_right<4>(x), splat_i(0x0f0f0f0f)); }
 
 // q[0..3] = low nibbles (inputs 0..15), q[4..7] = high nibbles (16..31) of 16 bytes a row.
-inline void unpack_nibbles(const std::byte* bytes, std::size_t stride, I q[8]) {
+ADZE_INLINE void unpack_nibbles(const std::byte* bytes, std::size_t stride, I q[8]) {
   I raw[4];
   load_rows16(bytes, stride, raw);
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     q[i] = low_nibbles(raw[i]);
     q[i + 4] = high_nibbles(raw[i]);
   }
 }
 // Adds bit 4 of each of the 32 inputs, given as one dword a row: bit k of four goes to byte k.
-inline void add_fifth_bits(I bits, I q[8]) {
+ADZE_INLINE void add_fifth_bits(I bits, I q[8]) {
   const auto four = [](I nibble) {
     return shift_left<4>(and_i(mul_i(and_i(nibble, splat_i(15)), splat_i(0x00204081)), splat_i(0x01010101)));
   };
@@ -54,7 +55,7 @@ inline void add_fifth_bits(I bits, I q[8]) {
 struct Q4_0 {
   static constexpr int kBytes = 18, kOffset = 8;
   static constexpr bool kSigned = false, kHasMin = false;
-  static void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
     p.d = f16_low(load_rows4(block, stride));
     unpack_nibbles(block + 2, stride, p.q);
   }
@@ -62,7 +63,7 @@ struct Q4_0 {
 struct Q4_1 {
   static constexpr int kBytes = 20, kOffset = 0;
   static constexpr bool kSigned = false, kHasMin = true;
-  static void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
     const I dm = load_rows4(block, stride);
     p.d = f16_low(dm);
     p.m = f16_high(dm);
@@ -72,7 +73,7 @@ struct Q4_1 {
 struct Q5_0 {
   static constexpr int kBytes = 22, kOffset = 16;
   static constexpr bool kSigned = false, kHasMin = false;
-  static void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
     p.d = f16_low(load_rows4(block, stride));
     unpack_nibbles(block + 6, stride, p.q);
     add_fifth_bits(load_rows4(block + 2, stride), p.q);
@@ -81,7 +82,7 @@ struct Q5_0 {
 struct Q5_1 {
   static constexpr int kBytes = 24, kOffset = 0;
   static constexpr bool kSigned = false, kHasMin = true;
-  static void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
     const I dm = load_rows4(block, stride);
     p.d = f16_low(dm);
     p.m = f16_high(dm);
@@ -92,10 +93,11 @@ struct Q5_1 {
 struct Q8_0 {
   static constexpr int kBytes = 34, kOffset = 0;
   static constexpr bool kSigned = true, kHasMin = false;
-  static void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
     p.d = f16_low(load_rows4(block, stride));
     load_rows16(block + 2, stride, p.q);
     load_rows16(block + 18, stride, p.q + 4);
+#pragma GCC unroll 8
     for (I& q : p.q) q = prepare_signed(q);
   }
 };
@@ -108,22 +110,24 @@ alignas(16) constexpr std::int8_t kMxfp4Values[16] = {12, 13, 14, 15, 16, 18, 20
 struct Iq4Nl {
   static constexpr int kBytes = 18, kOffset = 0;
   static constexpr bool kSigned = true, kHasMin = false;
-  static void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
     p.d = f16_low(load_rows4(block, stride));
     unpack_nibbles(block + 2, stride, p.q);
+#pragma GCC unroll 8
     for (I& q : p.q) q = prepare_signed(lookup16(q, kIq4Values));
   }
 };
 struct Mxfp4 {
   static constexpr int kBytes = 17, kOffset = 12;
   static constexpr bool kSigned = false, kHasMin = false;
-  static void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
     // d = 2^(e - 127) / 2, the half because the values are doubled; subnormal for e < 2.
     std::int32_t e[16];
     store_i(e, and_i(load_rows4(block, stride), splat_i(0xff)));
     for (std::int32_t& bits : e) bits = bits < 2 ? 0x00200000 << bits : (bits - 1) << 23;
     p.d = as_float(load_i(e));
     unpack_nibbles(block + 1, stride, p.q);
+#pragma GCC unroll 8
     for (I& q : p.q) q = lookup16(q, kMxfp4Values);
   }
 };

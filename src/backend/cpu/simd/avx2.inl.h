@@ -122,13 +122,14 @@ inline I dot4_signed(I acc, I w, std::int32_t x) {  // |w| <= 128 as unsigned, t
 }
 
 // --- 16 rows at once -------------------------------------------------------------------------------------------------
-inline void load_rows16_half(const std::byte* base, std::size_t stride, __m256i out[4]) {
-  const auto two = [&](std::size_t r) {  // rows r and r+4
-    const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(base + r * stride));
-    const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(base + (r + 4) * stride));
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
-  };
-  const __m256i a0 = two(0), a1 = two(1), a2 = two(2), a3 = two(3);
+ADZE_INLINE __m256i two_rows16(const std::byte* p, std::size_t stride4) {  // rows 0 and 4 from p
+  const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + stride4));
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
+}
+ADZE_INLINE void load_rows16_half(const std::byte* base, std::size_t stride, __m256i out[4]) {
+  const __m256i a0 = two_rows16(base, 4 * stride), a1 = two_rows16(base + stride, 4 * stride);
+  const __m256i a2 = two_rows16(base + 2 * stride, 4 * stride), a3 = two_rows16(base + 3 * stride, 4 * stride);
   const __m256i t0 = _mm256_unpacklo_epi32(a0, a1), t1 = _mm256_unpackhi_epi32(a0, a1);
   const __m256i t2 = _mm256_unpacklo_epi32(a2, a3), t3 = _mm256_unpackhi_epi32(a2, a3);
   out[0] = _mm256_unpacklo_epi64(t0, t2);
@@ -136,18 +137,22 @@ inline void load_rows16_half(const std::byte* base, std::size_t stride, __m256i 
   out[2] = _mm256_unpacklo_epi64(t1, t3);
   out[3] = _mm256_unpackhi_epi64(t1, t3);
 }
-inline void load_rows16(const std::byte* base, std::size_t stride, I out[4]) {
+ADZE_INLINE void load_rows16(const std::byte* base, std::size_t stride, I out[4]) {
   __m256i lo[4], hi[4];
   load_rows16_half(base, stride, lo);
   load_rows16_half(base + 8 * stride, stride, hi);
   for (int j = 0; j < 4; ++j) out[j] = {lo[j], hi[j]};
 }
-inline I load_rows4(const std::byte* base, std::size_t stride) {
-  const auto dword = [&](std::size_t r) {
-    std::int32_t x;
-    __builtin_memcpy(&x, base + r * stride, 4);
-    return x;
-  };
-  return {_mm256_setr_epi32(dword(0), dword(1), dword(2), dword(3), dword(4), dword(5), dword(6), dword(7)),
-          _mm256_setr_epi32(dword(8), dword(9), dword(10), dword(11), dword(12), dword(13), dword(14), dword(15))};
+ADZE_INLINE std::int32_t dword(const std::byte* p) {
+  std::int32_t x;
+  __builtin_memcpy(&x, p, 4);
+  return x;
+}
+ADZE_INLINE I load_rows4(const std::byte* base, std::size_t stride) {
+  return {_mm256_setr_epi32(dword(base), dword(base + 1 * stride), dword(base + 2 * stride), dword(base + 3 * stride),
+                            dword(base + 4 * stride), dword(base + 5 * stride), dword(base + 6 * stride),
+                            dword(base + 7 * stride)),
+          _mm256_setr_epi32(dword(base + 8 * stride), dword(base + 9 * stride), dword(base + 10 * stride),
+                            dword(base + 11 * stride), dword(base + 12 * stride), dword(base + 13 * stride),
+                            dword(base + 14 * stride), dword(base + 15 * stride))};
 }

@@ -88,16 +88,17 @@ inline I prepare_signed(I weights) {
 inline I dot4_signed(I acc, I prepared, std::int32_t x) { return dot4_small(acc, prepared, x); }
 
 // --- 16 rows at once -------------------------------------------------------------------------------------------------
+ADZE_INLINE __m128i row16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+ADZE_INLINE __m512i four_rows16(const std::byte* p, std::size_t stride4) {  // rows 0, 4, 8 and 12 from p
+  __m512i a = _mm512_castsi128_si512(row16(p));
+  a = _mm512_inserti32x4(a, row16(p + stride4), 1);
+  a = _mm512_inserti32x4(a, row16(p + 2 * stride4), 2);
+  return _mm512_inserti32x4(a, row16(p + 3 * stride4), 3);
+}
 // out[j] lane r = dword j of the 16 bytes at base + r * stride.
-inline void load_rows16(const std::byte* base, std::size_t stride, I out[4]) {
-  const auto row = [&](std::size_t r) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(base + r * stride)); };
-  const auto four = [&](std::size_t r) {  // rows r, r+4, r+8, r+12
-    __m512i a = _mm512_castsi128_si512(row(r));
-    a = _mm512_inserti32x4(a, row(r + 4), 1);
-    a = _mm512_inserti32x4(a, row(r + 8), 2);
-    return _mm512_inserti32x4(a, row(r + 12), 3);
-  };
-  const __m512i a0 = four(0), a1 = four(1), a2 = four(2), a3 = four(3);
+ADZE_INLINE void load_rows16(const std::byte* base, std::size_t stride, I out[4]) {
+  const __m512i a0 = four_rows16(base, 4 * stride), a1 = four_rows16(base + stride, 4 * stride);
+  const __m512i a2 = four_rows16(base + 2 * stride, 4 * stride), a3 = four_rows16(base + 3 * stride, 4 * stride);
   const __m512i t0 = _mm512_unpacklo_epi32(a0, a1), t1 = _mm512_unpackhi_epi32(a0, a1);
   const __m512i t2 = _mm512_unpacklo_epi32(a2, a3), t3 = _mm512_unpackhi_epi32(a2, a3);
   out[0].v = _mm512_unpacklo_epi64(t0, t2);
@@ -106,7 +107,7 @@ inline void load_rows16(const std::byte* base, std::size_t stride, I out[4]) {
   out[3].v = _mm512_unpackhi_epi64(t1, t3);
 }
 // lane r = the dword at base + r * stride; 16 * stride < 2^31.
-inline I load_rows4(const std::byte* base, std::size_t stride) {
+ADZE_INLINE I load_rows4(const std::byte* base, std::size_t stride) {
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   return {_mm512_i32gather_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(static_cast<int>(stride))), base, 1)};
 }

@@ -190,11 +190,11 @@ inline I dot4_signed(I acc, I weights, std::int32_t x) {
 }
 
 // --- 16 rows at once -------------------------------------------------------------------------------------------------
-inline I load_rows4(const std::byte* base, std::size_t stride) {
+ADZE_INLINE I load_rows4(const std::byte* base, std::size_t stride) {
   I out;
   for (std::size_t r = 0; r < 16; ++r) __builtin_memcpy(&out.v[r], base + r * stride, 4);
   return out;
 }
-inline void load_rows16(const std::byte* base, std::size_t stride, I out[4]) {
+ADZE_INLINE void load_rows16(const std::byte* base, std::size_t stride, I out[4]) {
   for (std::size_t j = 0; j < 4; ++j) out[j] = load_rows4(base + 4 * j, stride);
 }
