@@ -41,7 +41,8 @@ inline constexpr std::uint64_t kTemplateMaxSourceBytes = 1u << 20;
 inline constexpr std::uint64_t kTemplateMaxOutputBytes = 16u << 20;
 inline constexpr std::uint64_t kTemplateMaxSteps = 5'000'000;
 inline constexpr int kTemplateMaxDepth = 100;       // macro calls, nested statements, nested parentheses
-inline constexpr int kTemplateMaxExpressionHeight = 500;
+inline constexpr int kTemplateMaxExpressionHeight = 500;  // operators one above the other
+inline constexpr int kTemplateMaxInputDepth = 200;        // nesting of the JSON that is rendered
 inline constexpr int kTemplateMaxRecursion = 2000;  // all levels together: syntax, calls, nested values
 inline constexpr std::uint64_t kTemplateMaxMemoryBytes = 48u << 20;
 
@@ -50,6 +51,7 @@ inline constexpr std::size_t kMaxLogitBiases = 1u << 16;
 inline constexpr std::size_t kMaxStops = 64;
 inline constexpr std::size_t kMaxStopBytes = 4096;  // one stop string
 inline constexpr std::size_t kMaxStopIds = 1024;
+inline constexpr std::size_t kMaxDryBreakers = 64;
 
 // --- tokenizers (text/tokenizer, text/pattern): limit_exceeded ------------------------------------------------------
 inline constexpr std::uint64_t kTokenizerMaxTextBytes = 256u << 20;  // of one encode

@@ -89,7 +89,7 @@ Status validate(const SamplerParameters& parameters, int vocabulary) {
   return check_ids("banned", parameters.banned, vocabulary);
 }
 
-std::string describe_chain(const SamplerParameters& p) {
+std::string describe_chain(const SamplerParameters& p, bool with_seed) {
   std::string out;
   const auto add = [&out](const std::string& stage) {
     if (!out.empty()) out += " -> ";
@@ -121,7 +121,7 @@ std::string describe_chain(const SamplerParameters& p) {
   if (p.top_p < 1) add(fmt::format("top-p {}", p.top_p));
   if (p.min_p > 0) add(fmt::format("min-p {}", p.min_p));
   add(fmt::format("temperature {}", p.temperature));
-  add(fmt::format("draw (seed {})", p.seed));
+  add(with_seed ? fmt::format("draw (seed {})", p.seed) : std::string("draw"));
   return out;
 }
 

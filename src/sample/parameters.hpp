@@ -37,7 +37,8 @@ struct SamplerParameters {
 // Errors: invalid_argument, naming the field, its value and what it may be.
 Status validate(const SamplerParameters& parameters, int vocabulary);
 
-// The samplers in force, in the order in which they run: "penalties (last 64) -> top-k 40 -> temperature 0.8 -> draw".
-std::string describe_chain(const SamplerParameters& parameters);
+// The samplers in force, in the order in which they run: "top-k 40 -> temperature 0.8 -> draw (seed 7)". with_seed:
+// whether the seed is known yet.
+std::string describe_chain(const SamplerParameters& parameters, bool with_seed = true);
 
 }  // namespace adze::sample

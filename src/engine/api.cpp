@@ -1,0 +1,96 @@
+#include "adze/adze.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "engine/api_impl.hpp"
+#include "engine/options.hpp"
+#include "engine/plan_report.hpp"
+
+namespace adze {
+
+std::string_view finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop: return "stop";
+    case FinishReason::length: return "length";
+    case FinishReason::cancelled: return "cancelled";
+    case FinishReason::error: return "error";
+  }
+  return "";
+}
+
+std::string describe_sampling(const SamplingOptions& options) {
+  sample::SamplerParameters parameters = engine::to_parameters(options);
+  parameters.seed = options.seed.value_or(0);
+  return sample::describe_chain(parameters, options.seed.has_value());
+}
+
+Engine EngineImpl::assemble(engine::CoreParts parts) {
+  auto impl = std::make_unique<EngineImpl>();
+  impl->core = std::make_shared<engine::Core>(std::move(parts));
+  return Engine(std::move(impl));
+}
+
+Engine::Engine(std::unique_ptr<EngineImpl> impl) : impl_(std::move(impl)) {}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+Result<Engine> Engine::load(const std::filesystem::path& model, const LoadOptions& options) {
+  ADZE_TRY(engine::CoreParts parts, engine::load_parts(model, options));
+  return EngineImpl::assemble(std::move(parts));
+}
+
+const ModelInfo& Engine::info() const { return impl_->core->info(); }
+
+GenerateOptions Engine::default_options() const { return impl_->core->parts().defaults; }
+
+std::string Engine::plan_text() const {
+  const engine::CoreParts& parts = impl_->core->parts();
+  return engine::plan_text(parts.info, *parts.plan, parts.backend->schedule(), parts.backend->memory());
+}
+
+std::string Engine::plan_json() const {
+  const engine::CoreParts& parts = impl_->core->parts();
+  return engine::plan_json(parts.info, *parts.plan, parts.backend->schedule(), parts.backend->memory());
+}
+
+Result<std::vector<std::int32_t>> Engine::tokenize(std::string_view text, bool add_bos, bool parse_special) const {
+  return impl_->core->parts().tokenizer->encode(text, {.parse_special = parse_special, .add_bos = add_bos});
+}
+
+std::string Engine::detokenize(std::span<const std::int32_t> ids, bool show_special) const {
+  return impl_->core->parts().tokenizer->decode(ids, {.show_special = show_special});
+}
+
+bool Engine::adds_bos() const { return impl_->core->parts().tokenizer->adds_bos(); }
+
+Result<Generation> Engine::generate(std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                                    const OnText& on_text) {
+  engine::Sequence sequence = impl_->core->new_sequence();
+  return impl_->core->generate(sequence, {prompt.begin(), prompt.end()}, options, on_text);
+}
+
+Result<Conversation> Engine::start_conversation() {
+  const engine::CoreParts& parts = impl_->core->parts();
+  if (parts.template_error) return tl::unexpected(*parts.template_error);
+  if (!parts.chat_template) {
+    return fail(ErrorCode::unsupported_feature, "the model has no chat template",
+                "give one with --chat-template FILE, or continue text with `adze generate`");
+  }
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::int64_t seconds =
+      parts.template_time.value_or(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+  return Conversation(std::make_unique<ConversationImpl>(impl_->core, *parts.chat_template, text::civil_time(seconds)));
+}
+
+Status Engine::evaluate(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t position)>& wanted,
+                        const OnLogits& on_logits) {
+  return impl_->core->evaluate(ids, wanted, on_logits);
+}
+
+Result<std::vector<Engine::LayerDump>> Engine::dump_layers(std::span<const std::int32_t> ids) {
+  return impl_->core->dump_layers(ids);
+}
+
+}  // namespace adze

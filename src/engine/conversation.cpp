@@ -1,0 +1,79 @@
+#include <utility>
+
+#include "adze/adze.hpp"
+#include "engine/api_impl.hpp"
+
+namespace adze {
+namespace {
+
+std::string token_text(const text::Tokenizer& tokenizer, std::optional<text::TokenId> id) {
+  return id ? std::string(tokenizer.token_text(*id)) : std::string();
+}
+
+}  // namespace
+
+ConversationImpl::ConversationImpl(std::shared_ptr<engine::Core> engine_core, text::ChatTemplate jinja,
+                                   text::CivilTime started)
+    : core(std::move(engine_core)), chat_template(std::move(jinja)), time(started), sequence(core->new_sequence()) {
+  core->add_idle(sequence);
+}
+
+ConversationImpl::~ConversationImpl() { core->remove_idle(sequence); }
+
+Result<std::vector<std::int32_t>> ConversationImpl::prompt() const {
+  const text::Tokenizer& tokenizer = *core->parts().tokenizer;
+  text::ChatInput input;
+  if (!system.empty()) input.messages.push_back({.role = "system", .content = system, .fields_json = {}});
+  for (const ChatMessage& message : messages) {
+    input.messages.push_back({.role = message.role, .content = message.content, .fields_json = {}});
+  }
+  switch (thinking) {
+    case Thinking::model_default: break;
+    case Thinking::on: input.enable_thinking = true; break;
+    case Thinking::off: input.enable_thinking = false; break;
+  }
+  input.bos_token = token_text(tokenizer, tokenizer.bos());
+  input.eos_token = token_text(tokenizer, tokenizer.eos());
+  ADZE_TRY(const std::string json, text::to_json(input));
+  ADZE_TRY(const std::vector<text::Segment> segments, chat_template.render(json, {.now = time}));
+  return tokenizer.encode(segments, {.add_bos = tokenizer.adds_bos()});
+}
+
+Conversation::Conversation(std::unique_ptr<ConversationImpl> impl) : impl_(std::move(impl)) {}
+Conversation::Conversation(Conversation&&) noexcept = default;
+Conversation& Conversation::operator=(Conversation&&) noexcept = default;
+Conversation::~Conversation() = default;
+
+const std::vector<ChatMessage>& Conversation::messages() const { return impl_->messages; }
+const std::string& Conversation::system() const { return impl_->system; }
+void Conversation::set_messages(std::vector<ChatMessage> messages) { impl_->messages = std::move(messages); }
+void Conversation::set_system(std::string text) { impl_->system = std::move(text); }
+void Conversation::set_thinking(Thinking thinking) { impl_->thinking = thinking; }
+
+void Conversation::clear() {
+  impl_->messages.clear();
+  impl_->sequence.kv.truncate(0);
+  impl_->sequence.ids.clear();
+}
+
+std::int64_t Conversation::tokens_in_context() const { return impl_->sequence.length(); }
+
+Result<Generation> Conversation::say(std::string user, const GenerateOptions& options, const OnText& on_text) {
+  ConversationImpl& c = *impl_;
+  c.messages.push_back({.role = "user", .content = std::move(user)});
+  const auto answer = [&]() -> Result<Generation> {
+    ADZE_TRY(std::vector<std::int32_t> prompt, c.prompt());
+    c.core->remove_idle(c.sequence);  // to the end of the line: the last one to lose its KV
+    c.core->add_idle(c.sequence);
+    return c.core->generate(c.sequence, std::move(prompt), options, on_text);
+  };
+  Result<Generation> generation = answer();
+  if (!generation) {
+    c.messages.pop_back();
+  } else {
+    c.messages.push_back({.role = "assistant", .content = generation->text});
+  }
+  return generation;
+}
+
+}  // namespace adze

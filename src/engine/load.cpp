@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.hpp"
+#include "engine/api_impl.hpp"
+#include "engine/memory.hpp"
+#include "model/model.hpp"
+#include "model/vocabulary.hpp"
+
+namespace adze::engine {
+namespace {
+
+// Rows of one forward. More reuse each weight that was loaded and unpacked, but scratch and the wait for other requests
+// grow with it.
+constexpr int kDefaultChunk = 256;
+
+// The context that automatic sizing leaves other programs: an eighth of what is available.
+std::uint64_t with_headroom(std::uint64_t available) { return available - available / 8; }
+
+std::int32_t pages_for(std::int64_t context) {
+  return static_cast<std::int32_t>((context + backend::kPageTokens - 1) / backend::kPageTokens);
+}
+
+Status check(const LoadOptions& options) {
+  const auto outside = [](std::string_view name, std::int64_t value, std::int64_t max) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("{} is {}, but must be from 0 (automatic) to {}", name, value, max));
+  };
+  if (options.threads < 0 || options.threads > limits::kMaxThreads) {
+    return outside("threads", options.threads, limits::kMaxThreads);
+  }
+  if (options.chunk < 0 || options.chunk > limits::kMaxBatchRows) {
+    return outside("chunk", options.chunk, limits::kMaxBatchRows);
+  }
+  if (options.context < 0 || options.context > limits::kMaxContext) {
+    return outside("context", options.context, limits::kMaxContext);
+  }
+  return {};
+}
+
+model::ModelOptions model_options(const LoadOptions& options) {
+  const auto widen = [](std::optional<float> value) -> std::optional<double> {
+    if (!value) return std::nullopt;
+    return static_cast<double>(*value);
+  };
+  return {.rope = {.scaling = options.rope.scaling,
+                   .frequency_base = widen(options.rope.frequency_base),
+                   .frequency_scale = widen(options.rope.frequency_scale),
+                   .factor = widen(options.rope.scaling_factor),
+                   .original_context = options.rope.original_context},
+          .context = options.context};
+}
+
+backend::PrepareOptions prepare_options(const LoadOptions& options, std::int64_t context) {
+  backend::PrepareOptions prepare;
+  switch (options.compute) {
+    case ComputeType::automatic: prepare.compute = backend::Compute::automatic; break;
+    case ComputeType::f32: prepare.compute = backend::Compute::f32; break;
+  }
+  switch (options.kv_type) {
+    case KvCacheType::automatic: prepare.kv_type = backend::KvType::automatic; break;
+    case KvCacheType::f32: prepare.kv_type = backend::KvType::f32; break;
+    case KvCacheType::f16: prepare.kv_type = backend::KvType::f16; break;
+    case KvCacheType::q8_0: prepare.kv_type = backend::KvType::q8_0; break;
+  }
+  prepare.threads = options.threads;
+  prepare.max_batch_rows =
+      static_cast<int>(std::min<std::int64_t>(options.chunk > 0 ? options.chunk : kDefaultChunk, context));
+  prepare.max_pages = pages_for(context);
+  return prepare;
+}
+
+// The context that the memory allows, before anything is allocated. The weights are only mapped so far.
+Result<std::int64_t> choose_context(const model::Model& model, const LoadOptions& options) {
+  const std::int64_t wanted = model.plan().context_length;
+  const backend::MemoryUse use = backend::estimate_memory(model.plan(), prepare_options(options, wanted));
+  const MemoryNeed need{
+      .weights = use.weight_bytes, .scratch = use.scratch_bytes, .bytes_per_page = use.bytes_per_page};
+  const std::uint64_t available = available_memory();
+  const bool automatic = options.context == 0;
+  return fit_context(need, wanted, automatic, automatic ? with_headroom(available) : available);
+}
+
+// The model, with the context that fits. Its first look at the file only maps it, so that a model that does not fit is
+// refused before --no-mmap or --mlock would take the memory.
+Result<std::shared_ptr<model::Model>> load_model(const std::filesystem::path& path, const LoadOptions& options) {
+  model::ModelOptions how = model_options(options);
+  ADZE_TRY(model::Model model, model::Model::load(path, how));
+  ADZE_TRY(how.context, choose_context(model, options));
+  if (how.context != model.plan().context_length || !options.use_mmap || options.lock_memory) {
+    how.map = {.map = options.use_mmap, .lock = options.lock_memory};
+    ADZE_TRY(model, model::Model::load(path, how));
+  }
+  return std::make_shared<model::Model>(std::move(model));
+}
+
+GenerateOptions default_options(const model::GenerationDefaults& defaults) {
+  GenerateOptions options;
+  SamplingOptions& sampling = options.sampling;
+  sampling.temperature = defaults.temperature.value_or(sampling.temperature);
+  sampling.top_k = defaults.top_k.value_or(sampling.top_k);
+  sampling.top_p = defaults.top_p.value_or(sampling.top_p);
+  sampling.min_p = defaults.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
+  sampling.penalty_window = defaults.penalty_window.value_or(sampling.penalty_window);
+  return options;
+}
+
+ModelInfo describe(const model::Model& model, const backend::Prepared& backend) {
+  const backend::MemoryUse memory = backend.memory();
+  ModelInfo info;
+  info.name = model.name();
+  info.architecture = model.hyperparameters().architecture;
+  info.parameters = model.parameter_count();
+  for (const auto& shard : model.weights().file().shards()) info.file_bytes += std::ssize(shard.map.bytes());
+  info.context = model.plan().context_length;
+  info.trained_context = model.hyperparameters().context_length;
+  info.layers = model.hyperparameters().layer_count();
+  info.vocabulary = model.plan().vocabulary_size;
+  info.numeric_class = backend.schedule().numeric_class;
+  info.route_digest = to_hex(backend.schedule().route);
+  info.kv_bytes_per_token = memory.bytes_per_page / backend::kPageTokens;
+  info.scratch_bytes = memory.scratch_bytes;
+  info.weight_bytes = memory.weight_bytes;
+  info.unused_tensors = model.weights().unused().size();
+  info.notes = model.notes();
+  return info;
+}
+
+// The template to chat with: the caller's, the model's, or ChatML where the vocabulary speaks it.
+Status choose_template(const model::Model& model, const LoadOptions& options, CoreParts& parts) {
+  std::optional<std::string> source = options.chat_template;
+  if (!source) source = model.chat_template();
+  if (source) {
+    parts.info.has_chat_template = true;
+    auto parsed = text::ChatTemplate::parse(std::move(*source));
+    if (parsed) {
+      parts.chat_template = std::move(*parsed);
+      return {};
+    }
+    if (options.chat_template) return tl::unexpected(parsed.error());
+    // Everything but chat works without it; start_conversation() reports it.
+    parts.template_error = std::move(parsed.error());
+    return {};
+  }
+  if (parts.tokenizer->token_to_id("<|im_start|>") && parts.tokenizer->token_to_id("<|im_end|>")) {
+    parts.chat_template = text::fallback_chat_template();
+    parts.info.notes.emplace_back(
+        "the model has no chat template; ChatML is used, since its vocabulary has the tokens");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOptions& options) {
+  ADZE_TRY_STATUS(check(options));
+  ADZE_TRY(const std::shared_ptr<model::Model> model, load_model(path, options));
+  CoreParts parts;
+  parts.model = model;
+  parts.plan = &model->plan();
+  ADZE_TRY(parts.tokenizer, model::load_tokenizer(model->metadata(), model));
+  const std::int64_t context = model->plan().context_length;
+  const backend::PrepareOptions prepare = prepare_options(options, context);
+  ADZE_TRY(parts.backend, backend::prepare(model->plan(), prepare));
+  parts.max_batch_rows = prepare.max_batch_rows;
+  parts.pages = static_cast<std::int32_t>(prepare.max_pages);
+  parts.defaults = default_options(model->generation_defaults());
+  parts.template_time = options.template_time;
+  parts.info = describe(*model, *parts.backend);
+  ADZE_TRY_STATUS(choose_template(*model, options, parts));
+  return parts;
+}
+
+}  // namespace adze::engine

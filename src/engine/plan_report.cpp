@@ -1,0 +1,195 @@
+#include "engine/plan_report.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <variant>
+
+#include "engine/memory.hpp"
+
+namespace adze::engine {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What a step touches, in neutral words.
+struct Touched {
+  std::vector<ops::BufferId> reads, writes;
+  std::vector<ops::WeightRef> weights;
+};
+
+struct Describe {
+  Touched operator()(const ops::Embed& s) const { return {{}, {s.out}, {s.table}}; }
+  Touched operator()(const ops::Norm& s) const { return {{s.in}, {s.out}, {s.norm.weight}}; }
+  Touched operator()(const ops::ResidualNorm& s) const {
+    Touched t{{s.residual}, {s.residual, s.out}, {s.norm.weight}};
+    for (const auto& addend : s.addends) {
+      t.reads.push_back(addend.in);
+      if (addend.has_norm) t.weights.push_back(addend.norm.weight);
+    }
+    return t;
+  }
+  Touched operator()(const ops::Project& s) const {
+    Touched t{{s.in}, {s.out}, {}};
+    for (const auto& part : s.parts) {
+      t.weights.push_back(part.weight);
+      t.weights.push_back(part.bias);
+    }
+    return t;
+  }
+  Touched operator()(const ops::AttentionPrep& s) const {
+    Touched t{{s.in}, {s.out}, {}};
+    if (s.has_q_norm) t.weights.push_back(s.q_norm.weight);
+    if (s.has_k_norm) t.weights.push_back(s.k_norm.weight);
+    return t;
+  }
+  Touched operator()(const ops::Attend& s) const { return {{s.in}, {s.out}, {s.sinks}}; }
+  Touched operator()(const ops::ProjectAdd& s) const {
+    Touched t{{s.in}, {s.out}, {s.weight, s.bias}};
+    if (s.add) t.reads.push_back(s.out);
+    return t;
+  }
+  Touched operator()(const ops::GatedPair& s) const {
+    return {{s.in}, {s.out}, {s.gate, s.up, s.gate_bias, s.up_bias}};
+  }
+  Touched operator()(const ops::Head& s) const { return {{s.in}, {}, {s.norm.weight, s.weight, s.bias}}; }
+};
+
+Touched touched_by(const ops::Step& step) {
+  Touched touched = std::visit(Describe{}, step);
+  std::erase(touched.weights, nullptr);
+  return touched;
+}
+
+std::string shape_text(const tensor::TensorView& weight) {
+  std::string out;
+  for (int i = 0; i < weight.shape.rank; ++i) out += fmt::format("{}{}", i == 0 ? "" : "x", weight.shape[i]);
+  return out;
+}
+
+// One line per step: the step, its buffers, and the types and shapes of its weights.
+std::string step_line(const ops::Plan& plan, std::size_t s) {
+  const Touched touched = touched_by(plan.steps[s]);
+  const auto names = [&plan](const std::vector<ops::BufferId>& ids) {
+    std::string out;
+    for (const ops::BufferId id : ids) {
+      out += fmt::format("{}{}", out.empty() ? "" : ", ", plan.buffers[static_cast<std::size_t>(id)].name);
+    }
+    return out;
+  };
+  std::string weights;
+  for (const ops::WeightRef w : touched.weights) {
+    weights += fmt::format("{}{} {}", weights.empty() ? "" : ", ", tensor::dtype_info(w->type).name, shape_text(*w));
+  }
+  const std::string writes = touched.writes.empty() ? std::string("logits") : names(touched.writes);
+  return fmt::format(
+      "    {:<14} {:<22} {}\n", ops::step_name(plan.steps[s]),
+      fmt::format("{} -> {}", touched.reads.empty() ? std::string("tokens") : names(touched.reads), writes), weights);
+}
+
+std::string dispatch_text(const ops::Plan& plan, const backend::DispatchInfo& dispatch) {
+  std::string out = fmt::format("  {:<16} {}", dispatch.name, dispatch.kernel);
+  if (!dispatch.reason.empty()) out += fmt::format("  ({})", dispatch.reason);
+  out += '\n';
+  for (int s = dispatch.first_step; s <= dispatch.last_step; ++s) out += step_line(plan, static_cast<std::size_t>(s));
+  return out;
+}
+
+Json weight_json(const tensor::TensorView& weight) {
+  Json shape = Json::array();
+  for (int i = 0; i < weight.shape.rank; ++i) shape.push_back(weight.shape[i]);
+  return {{"name", std::string(weight.name)},
+          {"type", std::string(tensor::dtype_info(weight.type).name)},
+          {"shape", std::move(shape)},
+          {"bytes", weight.bytes.size()}};
+}
+
+Json step_json(const ops::Plan& plan, std::size_t s) {
+  const Touched touched = touched_by(plan.steps[s]);
+  const auto names = [&plan](const std::vector<ops::BufferId>& ids) {
+    Json out = Json::array();
+    for (const ops::BufferId id : ids) out.push_back(plan.buffers[static_cast<std::size_t>(id)].name);
+    return out;
+  };
+  Json weights = Json::array();
+  for (const ops::WeightRef w : touched.weights) weights.push_back(weight_json(*w));
+  return {{"step", std::string(ops::step_name(plan.steps[s]))},
+          {"layer", plan.step_layers[s]},
+          {"reads", names(touched.reads)},
+          {"writes", names(touched.writes)},
+          {"weights", std::move(weights)}};
+}
+
+}  // namespace
+
+std::string plan_text(const ModelInfo& info, const ops::Plan& plan, const backend::Schedule& schedule,
+                      const backend::MemoryUse& memory) {
+  std::string out =
+      fmt::format("{}: {}, {} layers, {} steps\n", info.name, info.architecture, info.layers, plan.steps.size());
+  out += fmt::format("backend {}; numeric class {}\nroute {}\n", schedule.backend, schedule.numeric_class,
+                     to_hex(schedule.route));
+  out += fmt::format("memory: weights {}, working {}, KV {} per token ({} for the context of {})\n",
+                     format_bytes(memory.weight_bytes), format_bytes(memory.scratch_bytes),
+                     format_bytes(info.kv_bytes_per_token), format_bytes(memory.kv_bytes_reserved), info.context);
+  // Neighbouring layers whose text is the same are told once.
+  struct Section {
+    int first = 0, last = 0;
+    std::string text;
+  };
+  std::vector<Section> sections;
+  for (const backend::DispatchInfo& dispatch : schedule.dispatches) {
+    if (sections.empty() || sections.back().last != dispatch.layer) {
+      sections.push_back({.first = dispatch.layer, .last = dispatch.layer, .text = {}});
+    }
+    sections.back().text += dispatch_text(plan, dispatch);
+  }
+  for (std::size_t i = 0; i < sections.size();) {
+    std::size_t j = i + 1;
+    while (j < sections.size() && sections[j].text == sections[i].text && sections[i].first >= 0) ++j;
+    const int first = sections[i].first;
+    const int last = sections[j - 1].last;
+    if (first < 0) {
+      out += "\noutside the layers\n";
+    } else if (first == last) {
+      out += fmt::format("\nlayer {}\n", first);
+    } else {
+      out += fmt::format("\nlayers {} to {}, each\n", first, last);
+    }
+    out += sections[i].text;
+    i = j;
+  }
+  return out;
+}
+
+std::string plan_json(const ModelInfo& info, const ops::Plan& plan, const backend::Schedule& schedule,
+                      const backend::MemoryUse& memory) {
+  Json dispatches = Json::array();
+  for (const backend::DispatchInfo& d : schedule.dispatches) {
+    dispatches.push_back({{"name", d.name},
+                          {"layer", d.layer},
+                          {"first_step", d.first_step},
+                          {"last_step", d.last_step},
+                          {"kernel", d.kernel},
+                          {"reason", d.reason}});
+  }
+  Json steps = Json::array();
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) steps.push_back(step_json(plan, s));
+  const Json root{{"model", info.name},
+                  {"architecture", info.architecture},
+                  {"backend", schedule.backend},
+                  {"numeric_class", schedule.numeric_class},
+                  {"route", to_hex(schedule.route)},
+                  {"context", info.context},
+                  {"memory",
+                   {{"weight_bytes", memory.weight_bytes},
+                    {"scratch_bytes", memory.scratch_bytes},
+                    {"bytes_per_page", memory.bytes_per_page},
+                    {"page_tokens", backend::kPageTokens},
+                    {"kv_bytes_reserved", memory.kv_bytes_reserved}}},
+                  {"dispatches", std::move(dispatches)},
+                  {"steps", std::move(steps)}};
+  // Names come from files: bytes that are not UTF-8 are replaced, never thrown on.
+  return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace adze::engine
