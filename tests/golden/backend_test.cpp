@@ -1,0 +1,194 @@
+// Every oracle model through the backend: accuracy under float32 and under int8 activations, greedy text, and that no
+// bit depends on threads, chunks, company in the batch, or the instruction set.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "backend/cpu/cpu_features.hpp"
+#include "golden/oracle.hpp"
+#include "golden/runner.hpp"
+
+namespace adze::test {
+namespace {
+
+using backend::Compute;
+
+constexpr const char* kPrompts[] = {"p1", "p7", "p70", "p600"};
+
+const auto kLlamaRows = testing::Values(
+    OracleRow{"llama-gqa-rope3", "F32"}, OracleRow{"llama-gqa-rope3", "BF16"}, OracleRow{"llama-gqa-rope3", "Q4_0"},
+    OracleRow{"llama-gqa-rope3", "Q4_1"}, OracleRow{"llama-gqa-rope3", "Q8_0"}, OracleRow{"llama-k256", "IQ4_XS"},
+    OracleRow{"llama-k256", "Q3_K"}, OracleRow{"llama-k256", "Q4_K_M"}, OracleRow{"llama-k256", "Q5_0"},
+    OracleRow{"llama-k256", "Q5_K"}, OracleRow{"llama-k256", "Q6_K"}, OracleRow{"llama-tied-mqa-hd24", "Q8_0"});
+
+// The README of the oracles: what int8 activations may cost, by the blocks that they are rounded in.
+double int8_tolerance(std::string_view type) {
+  if (type == "F32" || type == "BF16") return 1e-4;  // float weights keep float32 activations
+  return type.find("_K") != std::string_view::npos || type == "IQ4_XS" ? 0.15 : 0.12;
+}
+
+Runner::Options one_sequence(Compute compute, backend::KvType kv = backend::KvType::automatic, int threads = 2) {
+  return {.prepare = {.compute = compute, .kv_type = kv, .threads = threads, .max_batch_rows = 600}};
+}
+
+class Accuracy : public testing::TestWithParam<OracleRow> {};
+
+TEST_P(Accuracy, Float32ActivationsEqualTheOracle) {
+  const Oracle oracle(GetParam().model);
+  const OracleModel loaded = load_oracle(oracle, GetParam().type);
+  for (const char* prompt : kPrompts) {
+    Runner runner(loaded.model->plan(), one_sequence(Compute::f32));
+    const std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
+    EXPECT_LT(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)), 1e-4) << prompt;
+  }
+}
+
+TEST_P(Accuracy, AutomaticComputeIsWithinTheTypesTolerance) {
+  const Oracle oracle(GetParam().model);
+  const OracleModel loaded = load_oracle(oracle, GetParam().type);
+  for (const char* prompt : kPrompts) {
+    Runner runner(loaded.model->plan(), one_sequence(Compute::automatic, backend::KvType::f32));
+    const std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
+    EXPECT_LT(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)), int8_tolerance(GetParam().type)) << prompt;
+    if (const auto tight = oracle.tight_int8_logits(GetParam().type, prompt)) {
+      EXPECT_LT(rel_rms(logits, *tight), 1e-4) << prompt << ", against exactly rounded inputs";
+    }
+  }
+}
+
+TEST_P(Accuracy, HalfAndByteKvCostLittle) {
+  const Oracle oracle(GetParam().model);
+  const OracleModel loaded = load_oracle(oracle, GetParam().type);
+  for (const auto& [kv, tolerance] : {std::pair{backend::KvType::f16, 0.01}, {backend::KvType::q8_0, 0.1}}) {
+    for (const char* prompt : kPrompts) {
+      Runner runner(loaded.model->plan(), one_sequence(Compute::f32, kv));
+      const std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
+      EXPECT_LT(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)), tolerance) << prompt;
+    }
+  }
+}
+
+// Both models are the same to 1e-4 of the logits' spread, so a step whose two best logits are closer than that decides
+// nothing: comparing stops there.
+TEST_P(Accuracy, GreedyTextEqualsTheOracle) {
+  const Oracle oracle(GetParam().model);
+  const OracleModel loaded = load_oracle(oracle, GetParam().type);
+  for (const char* prompt : {"p7", "p70"}) {
+    const GreedyText expected = oracle.greedy(GetParam().type, prompt);
+    Runner runner(loaded.model->plan(), one_sequence(Compute::f32));
+    std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
+    for (std::size_t step = 0; step < expected.tokens.size(); ++step) {
+      const std::int32_t token = argmax(logits);
+      if (token != expected.tokens[step]) {
+        EXPECT_LT(expected.margins[step], 1e-3f) << prompt << ", step " << step;
+        break;
+      }
+      logits = runner.prompt({&token, 1}, 1, 1);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Llama, Accuracy, kLlamaRows, [](const auto& row) { return oracle_row_name(row.param); });
+
+// --- bits ------------------------------------------------------------------------------------------------------------
+
+// ADZE_CPU while it lives.
+class ForcedTable {
+ public:
+  explicit ForcedTable(const char* name) {
+    if (const char* before = std::getenv("ADZE_CPU")) before_ = before;
+    ::setenv("ADZE_CPU", name, 1);
+  }
+  ~ForcedTable() { before_ ? ::setenv("ADZE_CPU", before_->c_str(), 1) : ::unsetenv("ADZE_CPU"); }
+  ForcedTable(const ForcedTable&) = delete;
+  ForcedTable& operator=(const ForcedTable&) = delete;
+
+ private:
+  std::optional<std::string> before_;
+};
+
+class Bits : public testing::TestWithParam<OracleRow> {
+ protected:
+  Oracle oracle{GetParam().model};
+  OracleModel loaded = load_oracle(oracle, GetParam().type);
+  const ops::Plan& plan = loaded.model->plan();
+  const std::vector<std::int32_t> tokens = prompt_of(80);  // past the edge of a page (64)
+
+  std::vector<std::int32_t> prompt_of(std::size_t length) const {
+    std::vector<std::int32_t> ids = oracle.prompt("p600");
+    ids.resize(length);
+    return ids;
+  }
+  std::vector<float> all_logits(Compute compute, int threads, int chunk) {
+    Runner runner(plan, one_sequence(compute, backend::KvType::automatic, threads));
+    return runner.prompt(tokens, static_cast<int>(tokens.size()), chunk);
+  }
+};
+
+TEST_P(Bits, DoNotDependOnThreadsOrChunks) {
+  for (const Compute compute : {Compute::automatic, Compute::f32}) {
+    const std::vector<float> expected = all_logits(compute, 1, 600);
+    ASSERT_EQ(expected.size(), tokens.size() * static_cast<std::size_t>(plan.vocabulary_size));
+    constexpr std::pair<int, int> kThreadsAndChunk[] = {{1, 7}, {2, 1}, {3, 16}, {2, 64}, {3, 600}};
+    for (const auto& [threads, chunk] : kThreadsAndChunk) {
+      EXPECT_TRUE(all_logits(compute, threads, chunk) == expected)
+          << threads << " threads, chunks of " << chunk << (compute == Compute::f32 ? ", float32" : "");
+    }
+  }
+}
+
+TEST_P(Bits, DoNotDependOnTheInstructionSet) {
+  for (const Compute compute : {Compute::automatic, Compute::f32}) {
+    std::vector<float> expected;
+    for (const cpu::KernelTable* table : cpu::available_tables()) {
+      const ForcedTable forced(table->name);
+      for (const int chunk : {5, 600}) {
+        const std::vector<float> logits = all_logits(compute, 2, chunk);
+        if (expected.empty()) expected = logits;
+        EXPECT_TRUE(logits == expected) << table->name << ", chunks of " << chunk
+                                        << (compute == Compute::f32 ? ", float32" : "");
+      }
+    }
+  }
+}
+
+// Other sequences in the batch, at other positions and of other lengths; logits wanted of some rows only.
+TEST_P(Bits, DoNotDependOnCompanyInTheBatch) {
+  for (const Compute compute : {Compute::automatic, Compute::f32}) {
+    const std::vector<float> expected = all_logits(compute, 1, 600);
+    Runner runner(
+        plan, {.prepare = {.compute = compute, .threads = 2, .max_batch_rows = 600}, .sequences = 4, .positions = 300});
+    const std::vector<std::int32_t> other = oracle.prompt("p70");
+    const auto vocabulary = static_cast<std::size_t>(plan.vocabulary_size);
+    int compared = 0;
+    const auto compare = [&](int sequence, std::int32_t position, std::span<const float> logits) {
+      if (sequence != 2) return;
+      ++compared;
+      const auto* row = expected.data() + static_cast<std::size_t>(position) * vocabulary;
+      EXPECT_TRUE(std::equal(logits.begin(), logits.end(), row)) << "position " << position;
+    };
+    std::size_t done = 0, round = 0;
+    while (done < tokens.size()) {
+      const std::size_t count = std::min(tokens.size() - done, std::size_t{1} + 13 * (round % 3));
+      const auto mine = std::span(tokens).subspan(done, count);
+      const auto theirs = std::span<const std::int32_t>(other).first(1 + 5 * (round % 4));
+      const Runner::Piece pieces[] = {{0, theirs, 1},
+                                      {1, theirs.first(1), 0},
+                                      {2, mine, static_cast<int>(round % 2 == 0 ? count : 1)},
+                                      {3, theirs, 1}};
+      const std::size_t first = round % 3;  // not always the same neighbours
+      runner.run(std::span(pieces).subspan(first), compare);
+      done += count;
+      ++round;
+    }
+    EXPECT_GT(compared, 30);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Llama, Bits, kLlamaRows, [](const auto& row) { return oracle_row_name(row.param); });
+
+}  // namespace
+}  // namespace adze::test
