@@ -217,6 +217,7 @@ inline void multiply_floats(const PanelFloat* panel, int blocks, const float* x,
     for (V& v : row) v = zero();
   }
   for (int b = 0; b < blocks; ++b) {
+#pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
 #pragma GCC unroll 6
       for (int t = 0; t < N; ++t) {
