@@ -195,6 +195,7 @@ Status CharacterBpe::create(const TokenizerSpec& spec, const TokenIndex& index) 
   spec_ = &spec;
   index_ = &index;
   byte_tokens_ = find_byte_tokens(spec.types, index);
+  cuts_.create(spec);
   return merges_.build(spec.merges, spec.tokens, index);
 }
 
@@ -206,19 +207,22 @@ void CharacterBpe::encode(std::string_view piece, std::vector<TokenId>& out, Mer
       return;
     }
   }
-  const std::size_t from = out.size();
   bool after_unknown = false;
   for (std::size_t at = 0; at < piece.size();) {
-    const std::string_view character = piece.substr(at, code_point_at(piece, at).bytes);
-    at += character.size();
-    if (const auto id = index_->find(character)) {
-      out.push_back(*id);
-      after_unknown = false;
-    } else {
-      append_unknown(character, *spec_, byte_tokens_, after_unknown, out);
+    const std::size_t end = cuts_.next(piece, at);
+    const std::size_t from = out.size();
+    while (at < end) {
+      const std::string_view character = piece.substr(at, code_point_at(piece, at).bytes);
+      at += character.size();
+      if (const auto id = index_->find(character)) {
+        out.push_back(*id);
+        after_unknown = false;
+      } else {
+        append_unknown(character, *spec_, byte_tokens_, after_unknown, out);
+      }
     }
+    merge_by_rank(merges_, out, from, scratch);
   }
-  merge_by_rank(merges_, out, from, scratch);
 }
 
 }  // namespace adze::text

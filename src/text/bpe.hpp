@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "text/bpe_cuts.hpp"
 #include "text/tokenizer_index.hpp"
 #include "text/tokenizer_spec.hpp"
 
@@ -70,6 +71,7 @@ class CharacterBpe {
   const TokenizerSpec* spec_ = nullptr;
   const TokenIndex* index_ = nullptr;
   MergeTable merges_;
+  WordCuts cuts_;
   ByteTokens byte_tokens_{};
 };
 

@@ -9,18 +9,8 @@ namespace adze::text {
 
 namespace {
 
-struct Symbol {
-  std::int32_t previous, next;
-  std::uint32_t begin, size;  // in the piece; size 0: swallowed
-  TokenId id;                 // -1: not a token
-};
-
-struct Candidate {
-  float score;
-  std::int32_t left;
-  std::uint32_t size;  // of both symbols: tells whether they are still the same
-  TokenId result;
-};
+using Symbol = SentencePieceScratch::Symbol;
+using Candidate = SentencePieceScratch::Candidate;
 
 bool later(const Candidate& a, const Candidate& b) { return a.score != b.score ? a.score < b.score : a.left > b.left; }
 
@@ -35,16 +25,30 @@ bool SentencePieceBpe::is_mergeable(TokenId id) const {
 void SentencePieceBpe::create(const TokenizerSpec& spec, const TokenIndex& index) {
   spec_ = &spec;
   index_ = &index;
+  cuts_.create(spec);
   byte_tokens_ = find_byte_tokens(spec.types, index);
   for (const std::string_view token : spec.tokens) longest_ = std::max(longest_, token.size());
 }
 
 void SentencePieceBpe::encode(std::string_view piece, std::vector<TokenId>& out) const {
-  std::vector<Symbol> symbols;
-  std::vector<Candidate> heap;
+  SentencePieceScratch scratch;
+  bool after_unknown = false;
   for (std::size_t at = 0; at < piece.size();) {
-    const std::uint32_t bytes = code_point_at(piece, at).bytes;
-    const auto id = index_->find(piece.substr(at, bytes));
+    const std::size_t end = cuts_.next(piece, at);
+    encode_word(piece.substr(at, end - at), out, scratch, after_unknown);
+    at = end;
+  }
+}
+
+void SentencePieceBpe::encode_word(std::string_view word, std::vector<TokenId>& out, SentencePieceScratch& scratch,
+                                   bool& after_unknown) const {
+  auto& symbols = scratch.symbols;
+  auto& heap = scratch.heap;
+  symbols.clear();
+  heap.clear();
+  for (std::size_t at = 0; at < word.size();) {
+    const std::uint32_t bytes = code_point_at(word, at).bytes;
+    const auto id = index_->find(word.substr(at, bytes));
     const auto here = static_cast<std::int32_t>(symbols.size());
     symbols.push_back(
         {here - 1, here + 1, static_cast<std::uint32_t>(at), bytes, id && is_mergeable(*id) ? *id : TokenId{-1}});
@@ -58,7 +62,7 @@ void SentencePieceBpe::encode(std::string_view piece, std::vector<TokenId>& out)
     const Symbol& a = symbol(left);
     const std::uint32_t size = a.size + symbol(a.next).size;
     if (size > longest_) return false;
-    const auto id = index_->find(piece.substr(a.begin, size));
+    const auto id = index_->find(word.substr(a.begin, size));
     if (!id || !is_mergeable(*id)) return false;
     heap.push_back({spec_->scores[static_cast<std::size_t>(*id)], left, size, *id});
     return true;
@@ -80,14 +84,13 @@ void SentencePieceBpe::encode(std::string_view piece, std::vector<TokenId>& out)
     if (offer(left.previous)) std::push_heap(heap.begin(), heap.end(), later);
     if (offer(best.left)) std::push_heap(heap.begin(), heap.end(), later);
   }
-  bool after_unknown = false;
   for (std::int32_t i = 0; i >= 0; i = symbol(i).next) {
     const Symbol& s = symbol(i);
     if (s.id >= 0) {
       out.push_back(s.id);
       after_unknown = false;
     } else {
-      append_unknown(piece.substr(s.begin, s.size), *spec_, byte_tokens_, after_unknown, out);
+      append_unknown(word.substr(s.begin, s.size), *spec_, byte_tokens_, after_unknown, out);
     }
   }
 }

@@ -2,6 +2,7 @@
 // any two neighbours whose text joins to a piece may merge.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,23 @@
 #include "text/tokenizer_spec.hpp"
 
 namespace adze::text {
+
+// Buffers of one encode.
+struct SentencePieceScratch {
+  struct Symbol {
+    std::int32_t previous, next;
+    std::uint32_t begin, size;  // in the word; size 0: swallowed
+    TokenId id;                 // -1: not a token
+  };
+  struct Candidate {
+    float score;
+    std::int32_t left;
+    std::uint32_t size;  // of both symbols: tells whether they are still the same
+    TokenId result;
+  };
+  std::vector<Symbol> symbols;
+  std::vector<Candidate> heap;
+};
 
 // Immutable after create; the spec and the index must outlive it.
 class SentencePieceBpe {
@@ -20,8 +38,11 @@ class SentencePieceBpe {
 
  private:
   bool is_mergeable(TokenId id) const;
+  void encode_word(std::string_view word, std::vector<TokenId>& out, SentencePieceScratch& scratch,
+                   bool& after_unknown) const;
   const TokenizerSpec* spec_ = nullptr;
   const TokenIndex* index_ = nullptr;
+  WordCuts cuts_;
   ByteTokens byte_tokens_{};
   std::size_t longest_ = 0;  // bytes of the longest token
 };

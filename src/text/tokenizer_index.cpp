@@ -54,10 +54,9 @@ Status TokenIndex::build(std::span<const std::string_view> tokens) {
   return collision_error("tokens");
 }
 
-std::optional<TokenId> TokenIndex::find(std::string_view text) const {
+std::optional<TokenId> TokenIndex::find_hashed(std::string_view text, std::uint64_t hash) const {
   const std::size_t mask = slots_.size() - 1;
-  for (std::size_t slot = static_cast<std::size_t>(hash_text(text, seed_)) & mask; slots_[slot] >= 0;
-       slot = (slot + 1) & mask) {
+  for (std::size_t slot = static_cast<std::size_t>(hash) & mask; slots_[slot] >= 0; slot = (slot + 1) & mask) {
     if (tokens_[static_cast<std::size_t>(slots_[slot])] == text) return slots_[slot];
   }
   return std::nullopt;
@@ -75,38 +74,62 @@ bool MergeTable::insert(std::uint64_t key, Merge merge) {
   return true;
 }
 
+Status MergeTable::read_block(std::span<const std::string_view> merges, std::size_t first, std::size_t count,
+                              std::span<const std::string_view> tokens, const TokenIndex& index, TokenId& guess,
+                              Line* block) const {
+  const auto bad = [&](std::size_t i, std::string_view why) {
+    return fail(ErrorCode::corrupt_file, fmt::format("merge {} (\"{}\") {}", first + i, shown(merges[first + i]), why),
+                "the vocabulary and the merges do not belong together; get the file again");
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string_view line = merges[first + i];
+    const std::size_t space = line.find(' ', 1);
+    if (space == std::string_view::npos || space + 1 == line.size()) return bad(i, "does not have two parts");
+    Line& parts = block[i];
+    parts.left = line.substr(0, space);
+    parts.right = line.substr(space + 1);
+    parts.left_hash = index.hash(parts.left);
+    parts.right_hash = index.hash(parts.right);
+    index.prefetch(parts.left_hash);
+    index.prefetch(parts.right_hash);
+  }
+  std::string joined;
+  for (std::size_t i = 0; i < count; ++i) {
+    Line& line = block[i];
+    const auto left = index.find_hashed(line.left, line.left_hash);
+    const auto right = index.find_hashed(line.right, line.right_hash);
+    if (!left || !right) return bad(i, "joins text that is not a token");
+    joined.assign(line.left).append(line.right);
+    std::optional<TokenId> result = guess;
+    if (static_cast<std::size_t>(guess) >= tokens.size() || tokens[static_cast<std::size_t>(guess)] != joined) {
+      result = index.find(joined);
+      if (!result) return bad(i, "makes text that is not a token");
+    }
+    guess = *result + 1;
+    line.key = key_of(*left, *right);
+    line.merge = {static_cast<std::uint32_t>(first + i), *result};
+    __builtin_prefetch(&entries_[start(line.key)]);
+  }
+  return {};
+}
+
 Status MergeTable::build(std::span<const std::string_view> merges, std::span<const std::string_view> tokens,
                          const TokenIndex& index) {
   if (merges.size() > limits::kTokenizerMaxMerges) {
     return fail(ErrorCode::limit_exceeded,
                 fmt::format("the vocabulary has {} merges, more than {}", merges.size(), limits::kTokenizerMaxMerges));
   }
-  const auto bad = [&](std::size_t rank, std::string_view why) {
-    return fail(ErrorCode::corrupt_file, fmt::format("merge {} (\"{}\") {}", rank, shown(merges[rank]), why),
-                "the vocabulary and the merges do not belong together; get the file again");
-  };
+  std::array<Line, 32> block;  // looked up together, so that their cache misses overlap
   for (seed_ = 1; seed_ <= kSeeds; ++seed_) {
     entries_.assign(capacity_for(merges.size()), {});
     mask_ = entries_.size() - 1;
     count_ = 0;
     bool crowded = false;
     TokenId guess = 0;  // trained vocabularies list results in the order of their merges
-    std::string joined;
-    for (std::size_t rank = 0; rank < merges.size() && !crowded; ++rank) {
-      const std::string_view line = merges[rank];
-      const std::size_t space = line.find(' ', 1);
-      if (space == std::string_view::npos || space + 1 == line.size()) return bad(rank, "does not have two parts");
-      const std::string_view left_text = line.substr(0, space), right_text = line.substr(space + 1);
-      const auto left = index.find(left_text), right = index.find(right_text);
-      if (!left || !right) return bad(rank, "joins text that is not a token");
-      joined.assign(left_text).append(right_text);
-      std::optional<TokenId> result = guess;
-      if (static_cast<std::size_t>(guess) >= tokens.size() || tokens[static_cast<std::size_t>(guess)] != joined) {
-        result = index.find(joined);
-        if (!result) return bad(rank, "makes text that is not a token");
-      }
-      guess = *result + 1;
-      crowded = !insert(key_of(*left, *right), {static_cast<std::uint32_t>(rank), *result});
+    for (std::size_t first = 0; first < merges.size() && !crowded; first += block.size()) {
+      const std::size_t count = std::min(block.size(), merges.size() - first);
+      ADZE_TRY_STATUS(read_block(merges, first, count, tokens, index, guess, block.data()));
+      for (std::size_t i = 0; i < count && !crowded; ++i) crowded = !insert(block[i].key, block[i].merge);
     }
     if (!crowded) return {};
   }

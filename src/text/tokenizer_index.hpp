@@ -44,7 +44,11 @@ class TokenIndex {
  public:
   // `tokens` must outlive the index. Errors: limit_exceeded when the texts were made to collide.
   Status build(std::span<const std::string_view> tokens);
-  std::optional<TokenId> find(std::string_view text) const;
+  std::optional<TokenId> find(std::string_view text) const { return find_hashed(text, hash(text)); }
+  // The same in two steps, for callers that look up many texts and hide the memory's latency between them.
+  std::uint64_t hash(std::string_view text) const { return hash_text(text, seed_); }
+  void prefetch(std::uint64_t hash) const { __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]); }
+  std::optional<TokenId> find_hashed(std::string_view text, std::uint64_t hash) const;
 
  private:
   std::span<const std::string_view> tokens_;
@@ -88,6 +92,16 @@ class MergeTable {
   std::size_t start(std::uint64_t key) const {
     return static_cast<std::size_t>(hash_mix(key ^ seed_, 0x9E3779B97F4A7C15u)) & mask_;
   }
+  // One line of the merges, on its way to the table.
+  struct Line {
+    std::string_view left, right;
+    std::uint64_t left_hash, right_hash;
+    std::uint64_t key;
+    Merge merge;
+  };
+  Status read_block(std::span<const std::string_view> merges, std::size_t first, std::size_t count,
+                    std::span<const std::string_view> tokens, const TokenIndex& index, TokenId& guess,
+                    Line* block) const;
   // False when the probe limit was hit.
   bool insert(std::uint64_t key, Merge merge);
 
