@@ -66,8 +66,8 @@ inline void to_q8(const float* x, int n, std::int8_t* quants, std::uint16_t* sca
     store_f16(h, splat(largest / 127.0f));
     scales[b] = h[0];
     const V inverse = splat(largest != 0.0f ? 127.0f / largest : 0.0f);
-    store_i8(quants + from, to_int(mul(x0, inverse)));
-    if (left > 16) store_i8(quants + from + 16, to_int(mul(x1, inverse)));
+    store_i8(quants + from, to_quant(mul(x0, inverse)));
+    if (left > 16) store_i8(quants + from + 16, to_quant(mul(x1, inverse)));
   }
 }
 

@@ -16,12 +16,14 @@ inline V absolute_maximum(const float* x, int n) {
 }
 
 inline std::int32_t reduce_add_i(I a) {
-  std::int32_t t[16];
-  std::uint32_t sum = 0;  // unsigned: what a NaN became may overflow, harmlessly, since its scale is NaN as well
+  std::int32_t t[16], sum = 0;
   store_i(t, a);
-  for (const std::int32_t v : t) sum += static_cast<std::uint32_t>(v);
-  return static_cast<std::int32_t>(sum);
+  for (const std::int32_t v : t) sum += v;
+  return sum;
 }
+
+// The nearest of -127..127. The bounds bite only where a value is NaN, which then shows in the block's scale.
+inline I to_quant(V x) { return to_int(min(max(x, splat(-127.0f)), splat(127.0f))); }
 
 // Where a row of a tile starts and how far its consecutive pieces lie apart.
 struct TileSlot {
@@ -48,7 +50,7 @@ inline void quantise32_row(const float* x, int n, const QuantisedRows& out, int 
     const float largest = reduce_max(absolute_maximum(x, 32));
     const float scale = f16_rounded(largest / 127.0f);
     const V inverse = splat(largest != 0.0f ? 127.0f / largest : 0.0f);
-    const I q0 = to_int(mul(load(x), inverse)), q1 = to_int(mul(load(x + 16), inverse));
+    const I q0 = to_quant(mul(load(x), inverse)), q1 = to_quant(mul(load(x + 16), inverse));
     scatter_quants(out.quants, dwords, 8 * b, q0);
     scatter_quants(out.quants, dwords, 8 * b + 4, q1);
     const std::int32_t sum = reduce_add_i(add_i(q0, q1));
@@ -69,7 +71,7 @@ inline void quantise256_row(const float* x, int n, const QuantisedRows& out, int
     const bool usable = factor <= 3.0e38f && largest == largest;
     const V inverse = splat(usable ? factor : 0.0f);
     for (int i = 0; i < 16; ++i) {
-      const I q = to_int(mul(load(x + 16 * i), inverse));
+      const I q = to_quant(mul(load(x + 16 * i), inverse));
       scatter_quants(out.quants, dwords, 64 * b + 4 * i, q);
       out.sums[sixteens.base + static_cast<std::size_t>(16 * b + i) * sixteens.step] = reduce_add_i(q);
     }
