@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/check.hpp"
 
@@ -12,6 +13,26 @@ namespace adze::sample {
 namespace {
 
 constexpr std::size_t kLanes = 16;  // independent accumulators: a reduction the compiler can put into vector registers
+
+constexpr float kExpFloor = -88.0f;
+
+float clamp_exponent(float x) { return x > kExpFloor ? x : kExpFloor; }
+
+// exp(x) for kExpFloor <= x <= 0, as 2^k * e^r with |r| <= ln(2)/2; the polynomial is the one of Cephes' expf. No
+// branches; with the clamp in a loop of its own, a loop over it becomes vector code (g++ threads the two otherwise).
+float exp_clamped(float x) {
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const float k = (x * 1.44269504f + kRound) - kRound;
+  const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
+  float y = 1.9875691500e-4f;
+  y = y * r + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * (r * r) + r + 1.0f;
+  return y * std::bit_cast<float>((static_cast<std::int32_t>(k) + 127) << 23);  // k = -127 gives 0
+}
 
 // How many of the candidates, put in the order of `in_order`, it takes for their p to reach `mass`; they come first,
 // sorted. Sorts no more than is needed: slices of growing size, since the answer is nearly always small.
@@ -34,6 +55,57 @@ std::size_t order_until(Candidates& candidates, double mass, InOrder in_order) {
   }
   return candidates.size();
 }
+
+// All tokens below (1 - top_p) / n together weigh less than 1 - top_p, so the others suffice for a nucleus: of 49,152
+// tokens a few hundred are left to sort. The last factor covers rounding.
+float negligible(float top_p, std::size_t n) { return (1.0f - top_p) / static_cast<float>(n) * 0.99f; }
+
+float min_p_floor(float max, float min_p) { return max + static_cast<float>(std::log(static_cast<double>(min_p))); }
+
+// Calls `use` with the index of every value >= floor (> -infinity), in order. Where most are below, groups of them are
+// passed over by one comparison each.
+template <class Use>
+void for_each_above(std::span<const float> values, float floor, Use use) {
+  floor = std::max(floor, std::numeric_limits<float>::lowest());
+  std::size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes) {
+    int above = 0;
+    for (std::size_t j = 0; j < kLanes; ++j) above |= static_cast<int>(values[i + j] >= floor);
+    if (above == 0) continue;
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      if (values[i + j] >= floor) use(i + j);
+    }
+  }
+  for (; i < values.size(); ++i) {
+    if (values[i] >= floor) use(i);
+  }
+}
+
+// The race for the highest logit / temperature + noise.
+class Race {
+ public:
+  Race(float max, float temperature, PositionNoise noise)
+      : max_(max), inverse_(1.0 / static_cast<double>(temperature)), noise_(noise) {}
+
+  void enter(std::int32_t id, float logit) {
+    const double value = (static_cast<double>(logit) - max_) * inverse_;
+    if (value + kLargestGumbel < best_) return;
+    const std::uint64_t bits = noise_.bits(id);
+    if (value + static_cast<double>(gumbel_bound(bits)) < best_) return;
+    const double noisy = value + gumbel(bits);
+    if (noisy < best_ || (noisy == best_ && id > best_id_)) return;
+    best_ = noisy;
+    best_id_ = id;
+  }
+  std::int32_t winner() const { return best_id_; }
+
+ private:
+  double max_;
+  double inverse_;
+  PositionNoise noise_;
+  double best_ = -std::numeric_limits<double>::infinity();
+  std::int32_t best_id_ = std::numeric_limits<std::int32_t>::max();
+};
 
 float max_logit(const Candidates& candidates) {
   float max = -std::numeric_limits<float>::infinity();
@@ -167,6 +239,8 @@ void take_top_k(std::span<const float> row, int k, Candidates& out) {
   std::sort(out.begin(), out.end(), before);
 }
 
+float exp_negative(float x) { return exp_clamped(clamp_exponent(x)); }
+
 void take_all(std::span<const float> row, Candidates& out) {
   out.clear();
   for (std::size_t i = 0; i < row.size(); ++i) {
@@ -175,20 +249,30 @@ void take_all(std::span<const float> row, Candidates& out) {
   }
 }
 
-// 2^k * e^r with |r| <= ln(2)/2; the polynomial is the one of Cephes' expf.
-float exp_negative(float x) {
-  if (x < -87.0f) return 0.0f;
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const float k = (x * 1.44269504f + kRound) - kRound;
-  const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
-  float y = 1.9875691500e-4f;
-  y = y * r + 1.3981999507e-3f;
-  y = y * r + 8.3334519073e-3f;
-  y = y * r + 4.1665795894e-2f;
-  y = y * r + 1.6666665459e-1f;
-  y = y * r + 5.0000001201e-1f;
-  y = y * (r * r) + r + 1.0f;
-  return y * std::bit_cast<float>((static_cast<std::int32_t>(k) + 127) << 23);
+// The weights of a whole row make one pass of vector code; only tokens that can matter become candidates.
+void take_top_p(std::span<const float> row, float max, float top_p, std::vector<float>& weights, Candidates& out) {
+  for (std::size_t i = 0; i < row.size(); ++i) weights[i] = clamp_exponent(row[i] - max);
+  for (float& w : weights) w = exp_clamped(w);
+  std::array<double, kLanes> sums{};
+  std::size_t i = 0;
+  for (; i + kLanes <= row.size(); i += kLanes) {
+    for (std::size_t j = 0; j < kLanes; ++j) sums[j] += static_cast<double>(weights[i + j]);
+  }
+  for (; i < row.size(); ++i) sums[0] += static_cast<double>(weights[i]);
+  const double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
+  const auto scale = static_cast<float>(1.0 / sum);
+  const float floor = negligible(top_p, row.size()) * static_cast<float>(sum);
+  out.clear();
+  for_each_above(weights, floor, [&](std::size_t t) {
+    out.push_back({.id = static_cast<std::int32_t>(t), .logit = row[t], .p = weights[t] * scale});
+  });
+  out.resize(order_until(out, top_p, before));
+}
+
+void take_min_p(std::span<const float> row, float max, float min_p, Candidates& out) {
+  out.clear();
+  for_each_above(row, min_p_floor(max, min_p),
+                 [&](std::size_t t) { out.push_back({.id = static_cast<std::int32_t>(t), .logit = row[t]}); });
 }
 
 void normalise(Candidates& candidates) { log_sum_exp(candidates); }
@@ -212,36 +296,30 @@ void keep_typical(Candidates& candidates, float typical_p) {
 
 void keep_top_p(Candidates& candidates, float top_p) {
   normalise(candidates);
-  // All tokens below (1 - top_p) / n together weigh less than 1 - top_p, so the others suffice: of 49,152 tokens a
-  // few hundred are left to sort. The last factor covers rounding.
-  const float floor = (1.0f - top_p) / static_cast<float>(candidates.size()) * 0.99f;
+  const float floor = negligible(top_p, candidates.size());
   std::erase_if(candidates, [floor](const Candidate& c) { return c.p < floor; });
   candidates.resize(order_until(candidates, top_p, before));
 }
 
 void keep_min_p(Candidates& candidates, float min_p) {
-  const float floor = max_logit(candidates) + static_cast<float>(std::log(static_cast<double>(min_p)));
+  const float floor = min_p_floor(max_logit(candidates), min_p);
   std::erase_if(candidates, [floor](const Candidate& c) { return c.logit < floor; });
 }
 
 std::int32_t draw(const Candidates& candidates, float temperature, PositionNoise noise) {
-  const auto top = std::min_element(candidates.begin(), candidates.end(), before);
-  ADZE_CHECK(top != candidates.end(), "nothing to draw from");
-  const double inverse = 1.0 / static_cast<double>(temperature);
-  const double max = top->logit;
-  std::int32_t best_id = top->id;
-  double best = gumbel(noise.bits(best_id));
-  for (const Candidate& c : candidates) {
-    const double value = (static_cast<double>(c.logit) - max) * inverse;
-    const std::uint64_t bits = noise.bits(c.id);
-    if (value + static_cast<double>(gumbel_bound(bits)) < best) continue;
-    const double noisy = value + gumbel(bits);
-    if (noisy > best || (noisy == best && c.id < best_id)) {
-      best = noisy;
-      best_id = c.id;
-    }
-  }
-  return best_id;
+  ADZE_CHECK(!candidates.empty(), "nothing to draw from");
+  Race race(max_logit(candidates), temperature, noise);
+  for (const Candidate& c : candidates) race.enter(c.id, c.logit);
+  return race.winner();
+}
+
+std::int32_t draw_from_row(std::span<const float> row, float max, float temperature, PositionNoise noise) {
+  Race race(max, temperature, noise);
+  // The likeliest token first: it sets a mark that nearly all others fail at the first or second comparison.
+  const std::int32_t likeliest = first_index_of(row, max);
+  race.enter(likeliest, max);
+  for (std::size_t i = 0; i < row.size(); ++i) race.enter(static_cast<std::int32_t>(i), row[i]);
+  return race.winner();
 }
 
 }  // namespace adze::sample

@@ -50,14 +50,21 @@ struct RowScan {
 RowScan scan_row(std::span<const float> row);
 std::int32_t first_index_of(std::span<const float> row, float value);
 
-// --- candidates -----------------------------------------------------------------------------------------------------
+// --- from a row to candidates: tokens at -infinity are never candidates
+// ------------------------------------------------
 
-// The k best, in no order. Tokens at -infinity are never candidates.
+// The k best, best first.
 void take_top_k(std::span<const float> row, int k, Candidates& out);
-// All of them, in the order of their ids; those at -infinity left out.
+// The fewest best whose mass reaches top_p, best first. `max` is the row's; `weights` [V] is scratch.
+void take_top_p(std::span<const float> row, float max, float top_p, std::vector<float>& weights, Candidates& out);
+// Those with p >= min_p * the largest p, in the order of their ids.
+void take_min_p(std::span<const float> row, float max, float min_p, Candidates& out);
+// All of them, in the order of their ids.
 void take_all(std::span<const float> row, Candidates& out);
 
-// exp(x) for x <= 0; 0 below -87.
+// --- fewer candidates: the same stages behind another one ------------------------------------------------------------
+
+// exp(x) for x <= 0; 0 below -87.7.
 float exp_negative(float x);
 // Sets p of every candidate to its share of exp(logit).
 void normalise(Candidates& candidates);
@@ -69,7 +76,11 @@ void keep_top_p(Candidates& candidates, float top_p);
 // Keep those with p >= min_p * the largest p.
 void keep_min_p(Candidates& candidates, float min_p);
 
-// argmax of logit / temperature + Gumbel noise: a draw from softmax(logit / temperature).
+// --- the draw: argmax of logit / temperature + Gumbel noise, which follows softmax(logit / temperature)
+// ---------------
+
 std::int32_t draw(const Candidates& candidates, float temperature, PositionNoise noise);
+// From the whole row, whose maximum is `max`.
+std::int32_t draw_from_row(std::span<const float> row, float max, float temperature, PositionNoise noise);
 
 }  // namespace adze::sample

@@ -43,6 +43,8 @@ inline double gumbel(std::uint64_t bits) {
   return -std::log(-std::log1p(-complement));
 }
 
+inline constexpr double kLargestGumbel = 36.8;
+
 // A cheap upper bound of gumbel(bits), at most 0.7 too high: 1 - u < 2^-z gives -log(-log(u)) < -log(1 - u), and z is
 // the number of leading zeros. It saves the two logarithms for nearly every token of a large vocabulary.
 constexpr float gumbel_bound(std::uint64_t bits) {

@@ -21,6 +21,7 @@ std::span<const std::int32_t> tail(std::span<const std::int32_t> history, int wi
 Scratch::Scratch(int vocabulary, std::int64_t longest_history) {
   const auto v = static_cast<std::size_t>(vocabulary);
   row_.resize(v);
+  weights_.resize(v);
   counts_.resize(v);
   dry_lengths_.reserve(static_cast<std::size_t>(longest_history));
   candidates_.reserve(v);
@@ -77,17 +78,34 @@ Result<std::int32_t> Sampler::sample(std::span<const float> logits, std::span<co
   }
   if (parameters_.greedy()) return first_index_of(row, scan.max);
 
+  return pick(row, scan.max, PositionNoise(parameters_.seed, static_cast<std::uint64_t>(position)), scratch);
+}
+
+// The first stage in force reads the row, the others narrow what it took.
+std::int32_t Sampler::pick(std::span<const float> row, float max, PositionNoise noise, Scratch& scratch) const {
+  const SamplerParameters& p = parameters_;
+  const bool top_k = p.top_k > 0 && p.top_k < vocabulary_;
+  const bool typical = p.typical_p < 1.0f;
+  bool top_p = p.top_p < 1.0f;
+  bool min_p = p.min_p > 0.0f;
   Candidates& candidates = scratch.candidates_;
-  if (parameters_.top_k > 0 && parameters_.top_k < vocabulary_) {
-    take_top_k(row, parameters_.top_k, candidates);
-  } else {
+  if (top_k) {
+    take_top_k(row, p.top_k, candidates);
+  } else if (typical) {
     take_all(row, candidates);
+  } else if (top_p) {
+    take_top_p(row, max, p.top_p, scratch.weights_, candidates);
+    top_p = false;
+  } else if (min_p) {
+    take_min_p(row, max, p.min_p, candidates);
+    min_p = false;
+  } else {
+    return draw_from_row(row, max, p.temperature, noise);
   }
-  if (parameters_.typical_p < 1.0f) keep_typical(candidates, parameters_.typical_p);
-  if (parameters_.top_p < 1.0f) keep_top_p(candidates, parameters_.top_p);
-  if (parameters_.min_p > 0.0f) keep_min_p(candidates, parameters_.min_p);
-  return draw(candidates, parameters_.temperature,
-              PositionNoise(parameters_.seed, static_cast<std::uint64_t>(position)));
+  if (typical) keep_typical(candidates, p.typical_p);
+  if (top_p) keep_top_p(candidates, p.top_p);
+  if (min_p) keep_min_p(candidates, p.min_p);
+  return draw(candidates, p.temperature, noise);
 }
 
 }  // namespace adze::sample

@@ -27,6 +27,7 @@ class Scratch {
  private:
   friend class Sampler;
   std::vector<float> row_;                 // [V]
+  std::vector<float> weights_;             // [V]
   std::vector<std::int32_t> counts_;       // [V], zeros between calls
   std::vector<std::int32_t> dry_lengths_;  // [history]
   Candidates candidates_;
@@ -47,6 +48,8 @@ class Sampler {
 
  private:
   Sampler() = default;
+  // Truncates and draws.
+  std::int32_t pick(std::span<const float> row, float max, PositionNoise noise, Scratch& scratch) const;
   void edit(std::span<float> row, std::span<const std::int32_t> history, Scratch& scratch) const;
 
   SamplerParameters parameters_;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <iostream>
 #include <limits>
 #include <map>
 #include <new>
@@ -189,6 +190,11 @@ TEST(Sampler, TopPIsTheSmallestNucleus) {
     std::size_t count = 0;
     while (sum < static_cast<double>(top_p)) sum += p[static_cast<std::size_t>(order[count++])];
     ASSERT_EQ(candidates.size(), count) << top_p;
+    std::vector<float> weights(row.size());
+    Candidates taken;
+    take_top_p(row, *std::max_element(row.begin(), row.end()), top_p, weights, taken);
+    ASSERT_EQ(taken.size(), count);
+    for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(taken[i].id, order[i]);
     for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(candidates[i].id, order[i]);
   }
 }
@@ -215,6 +221,22 @@ TEST(Sampler, TypicalIsNearestToTheEntropy) {
     std::set<std::int32_t> got;
     for (const Candidate& c : candidates) got.insert(c.id);
     EXPECT_EQ(got, expected) << typical;
+  }
+}
+
+// A stage gives the same set whether it reads the row or follows another one that lets all through.
+TEST(Sampler, StagesDoNotDependOnTheirPlace) {
+  const std::vector<float> row = noise_row(3001, 12);
+  for (int i = 0; i < 200; ++i) {
+    for (const auto& [top_p, min_p] : {std::pair{0.9f, 0.0f}, {1.0f, 0.02f}, {1.0f, 0.0f}, {0.9f, 0.02f}}) {
+      SamplerParameters direct;
+      direct.top_p = top_p;
+      direct.min_p = min_p;
+      direct.seed = static_cast<std::uint64_t>(i);
+      SamplerParameters behind = direct;
+      behind.top_k = 3000;  // of 3001
+      EXPECT_EQ(sample_one(direct, row, {}, i), sample_one(behind, row, {}, i)) << top_p << " " << min_p;
+    }
   }
 }
 
@@ -346,6 +368,7 @@ TEST(Sampler, ExpIsAccurate) {
     EXPECT_LT(std::abs(static_cast<double>(exp_negative(x)) - want) / want, 2e-7) << x;
   }
   EXPECT_EQ(exp_negative(0.0f), 1.0f);
+  EXPECT_EQ(exp_negative(-87.8f), 0.0f);
   EXPECT_EQ(exp_negative(-1e30f), 0.0f);
 }
 
@@ -420,12 +443,16 @@ TEST(Sampler, CostIsSmall) {
   greedy.temperature = 0;
   SamplerParameters top_p;
   top_p.top_p = 0.95f;
+  SamplerParameters min_p;
+  min_p.min_p = 0.05f;
   SamplerParameters typical;
   typical.typical_p = 0.95f;
-  RecordProperty("greedy_us", std::to_string(microseconds(greedy)));
-  printf("greedy %.0f us, everything %.0f us, temperature only %.0f us, top-p only %.0f us, typical only %.0f us\n",
-         microseconds(greedy), microseconds(everything()), microseconds({}), microseconds(top_p),
-         microseconds(typical));
+  const struct {
+    const char* name;
+    SamplerParameters parameters;
+  } cases[] = {{"greedy", greedy}, {"temperature", {}}, {"everything", everything()},
+               {"top_p", top_p},   {"min_p", min_p},    {"typical_p", typical}};
+  for (const auto& c : cases) std::cout << c.name << " " << microseconds(c.parameters) << " us\n";
   EXPECT_LT(microseconds(everything()), 5000);
 }
 
