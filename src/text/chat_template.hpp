@@ -3,7 +3,8 @@
 //
 // The language is Jinja 2 as Hugging Face transformers runs it: the immutable sandbox, trim_blocks, lstrip_blocks, loop
 // controls, the `generation` tag, tojson without HTML escaping, raise_exception and strftime_now. Nothing is read from
-// disk: include, import and extends are errors. Every render is bounded by base/limits.hpp (steps, depth, output, memory).
+// disk: include, import and extends are errors. Every render is bounded by base/limits.hpp (steps, depth, output,
+// memory).
 #pragma once
 
 #include <memory>
@@ -60,10 +61,10 @@ class ChatTemplate {
   // Errors: template_error (syntax, with the line), limit_exceeded (source longer than kTemplateMaxSourceBytes).
   static Result<ChatTemplate> parse(std::string source);
 
-  // Renders with the members of `input_json` (one JSON object, key order kept) as variables. `tools` and `documents` are
-  // none when absent, as transformers passes them.
-  // Errors: template_error (what the template raised, word for word, or what went wrong and the template's line),
-  // limit_exceeded (naming the limit), invalid_argument (the input is not a JSON object).
+  // Renders with the members of `input_json` (one JSON object, key order kept) as variables. `tools` and `documents`
+  // are none when absent, as transformers passes them. Errors: template_error (what the template raised, word for word,
+  // or what went wrong and the template's line), limit_exceeded (naming the limit), invalid_argument (the input is not
+  // a JSON object).
   Result<std::vector<Segment>> render(std::string_view input_json, const RenderOptions& options = {}) const;
 
   const std::string& source() const;
@@ -98,8 +99,8 @@ struct ChatInput {
 // Errors: invalid_argument, naming the field whose JSON does not parse or is of the wrong kind.
 Result<std::string> to_json(const ChatInput& input);
 
-// The ChatML template, for a model file that brings none of its own. The caller should say that it was used: it is right
-// only for models trained on ChatML.
+// The ChatML template, for a model file that brings none of its own. The caller should say that it was used: it is
+// right only for models trained on ChatML.
 const ChatTemplate& fallback_chat_template();
 
 }  // namespace adze::text
