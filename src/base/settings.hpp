@@ -41,8 +41,8 @@ struct Settings {
   std::int64_t penalty_window = 64;  // tokens; -1: all of them
   double dry_multiplier = 0.0;       // 0: off
   double dry_base = 1.75;
-  std::int64_t dry_allowed_length = 2;   // tokens
-  std::int64_t dry_penalty_window = -1;  // tokens; -1: all of them
+  std::int64_t dry_allowed_length = 2;  // tokens
+  std::int64_t dry_window = -1;         // tokens; -1: all of them
   std::vector<std::string> dry_breakers;
   std::optional<std::int64_t> top_k;
   std::optional<double> typical_p;
@@ -64,7 +64,7 @@ struct Settings {
   // Hub and files.
   std::string hub_endpoint = "https://huggingface.co";
   std::string hub_token;
-  std::string models_dir;  // empty: $XDG_CACHE_HOME/adze/models
+  std::string models_dir;  // empty: $XDG_DATA_HOME/adze/models
 
   // Output.
   bool quiet = false;

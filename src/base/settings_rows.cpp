@@ -51,7 +51,7 @@ constexpr SettingRow kRows[] = {
      "DRY penalty grows by this factor per token of the repetition", 1, 100},
     {"dry_allowed_length", &S::dry_allowed_length, G::sampling, "--dry-allowed-length", "", "TOKENS",
      "Repetitions up to this length are free", 0, kMaxTokens},
-    {"dry_penalty_window", &S::dry_penalty_window, G::sampling, "--dry-window", "", "TOKENS",
+    {"dry_window", &S::dry_window, G::sampling, "--dry-window", "", "TOKENS",
      "How far back DRY looks; -1 is everything", -1, kMaxTokens},
     {"dry_breakers", &S::dry_breakers, G::sampling, "--dry-breaker", "", "TEXT",
      "A repetition never runs across TEXT; may be repeated. Without any: newline, colon, quote and asterisk"},
@@ -83,7 +83,7 @@ constexpr SettingRow kRows[] = {
     {"hub_token", &S::hub_token, G::hub, "--hub-token", "ADZE_HUB_TOKEN HF_TOKEN", "TOKEN", "Access token for the hub",
      -1, 1, true},
     {"models_dir", &S::models_dir, G::hub, "--models-dir", "ADZE_MODELS_DIR", "DIR",
-     "Where pulled models live; empty is adze/models in the user's cache directory"},
+     "Where pulled models live; empty is ~/.local/share/adze/models"},
 
     {"quiet", &S::quiet, G::output, "-q,--quiet", "ADZE_QUIET", "", "No progress and no statistics"},
     {"verbose", &S::verbose, G::output, "-v,--verbose", "ADZE_VERBOSE", "",

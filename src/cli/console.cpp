@@ -39,6 +39,20 @@ void Console::print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && write_error_ == 0) write_error_ = errno;
 }
 
+void Console::print_answer(std::string_view piece) {
+  if (!stdout_terminal_) {
+    print(piece);
+  } else {
+    std::string shown;
+    for (const char c : piece) {
+      const auto byte = static_cast<unsigned char>(c);
+      if ((byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t') shown += c;
+    }
+    print(shown);
+  }
+  flush();
+}
+
 void Console::flush() {
   if (std::fflush(stdout) != 0 && write_error_ == 0) write_error_ = errno;
 }

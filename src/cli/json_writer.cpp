@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "cli/utf8.hpp"
+#include "text/unicode.hpp"
 
 namespace adze::cli {
 
@@ -52,24 +52,21 @@ JsonWriter& JsonWriter::value(std::string_view text) {
   separate();
   text_ += '"';
   while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    if (length == 0) {
-      text_ += "\\ufffd";
-      text.remove_prefix(1);
-      continue;
-    }
+    const text::Utf8Part part = text::first_utf8_part(text);
     const char c = text.front();
-    if (c == '"' || c == '\\') {
+    if (part.kind != text::Utf8Kind::character) {
+      text_ += "\\ufffd";
+    } else if (c == '"' || c == '\\') {
       text_ += '\\';
       text_ += c;
     } else if (c == '\n') {
       text_ += "\\n";
-    } else if (length == 1 && static_cast<unsigned char>(c) < 0x20) {
+    } else if (static_cast<unsigned char>(c) < 0x20) {
       fmt::format_to(std::back_inserter(text_), "\\u{:04x}", static_cast<unsigned>(c));
     } else {
-      text_ += text.substr(0, length);
+      text_ += text.substr(0, part.bytes);
     }
-    text.remove_prefix(length);
+    text.remove_prefix(part.bytes);
   }
   text_ += '"';
   return *this;

@@ -74,7 +74,7 @@ std::string man_page() {
     out += fmt::format(".TP\n.B {}\n{}\n", static_cast<int>(row.code), roff(row.meaning));
   }
   out += ".SH FILES\n.TP\n~/.config/adze/config.toml\nSettings, one \\fIkey = value\\fR per line.\n";
-  out += ".TP\n~/.cache/adze/models\nPulled models.\n";
+  out += ".TP\n~/.local/share/adze/models\nPulled models.\n";
   return out;
 }
 

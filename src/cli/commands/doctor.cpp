@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <vector>
+
+#include "backend/cpu/cpu_features.hpp"
+#include "base/suggest.hpp"
+#include "cli/commands/all.hpp"
+#include "cli/context.hpp"
+#include "cli/json_writer.hpp"
+#include "cli/models.hpp"
+#include "cli/version.hpp"
+
+extern "C" char** environ;
+
+namespace adze::cli {
+namespace {
+
+constexpr Option kOptions[] = {{"--json", "", "Print one JSON object", ""}};
+constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub};
+
+struct Report {
+  struct Fact {
+    std::string key;
+    std::string value;
+  };
+  std::vector<Fact> facts;
+  std::vector<Error> problems;
+
+  void add(std::string key, std::string value) { facts.push_back({std::move(key), std::move(value)}); }
+  void problem(std::string message, std::string hint) {
+    problems.push_back({ErrorCode::invalid_argument, std::move(message), std::move(hint)});
+  }
+};
+
+// A line of /proc/meminfo, in bytes.
+std::optional<std::uint64_t> meminfo(std::string_view key) {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  std::uint64_t kilobytes = 0;
+  std::string unit;
+  while (file >> name >> kilobytes && std::getline(file, unit)) {
+    if (std::string_view(name).substr(0, name.size() - 1) == key) return kilobytes * 1024;
+  }
+  return std::nullopt;
+}
+
+void look_at_cpu(Report& report, const Settings& settings) {
+  const cpu::CpuDescription description = cpu::describe_cpu();
+  report.add("processor", description.model);
+  report.add("features", fmt::format("{}", fmt::join(description.features, " ")));
+  std::string names;
+  for (const cpu::KernelTable* table : cpu::available_tables())
+    names += fmt::format("{}{}", names.empty() ? "" : " ", table->name);
+  report.add("kernel sets", names);
+  const auto table = cpu::choose_table(settings.cpu == "auto" ? std::string_view{} : settings.cpu);
+  if (table) {
+    report.add("chosen kernels", (*table)->name);
+  } else {
+    report.problems.push_back(table.error());
+  }
+  report.add("usable CPUs", fmt::to_string(cpu::usable_cpus()));
+}
+
+void look_at_memory(Report& report) {
+  const auto total = meminfo("MemTotal");
+  const auto available = meminfo("MemAvailable");
+  if (total && available) {
+    report.add("memory", fmt::format("{} free of {}", format_bytes(*available), format_bytes(*total)));
+    constexpr std::uint64_t kLittle = 512u << 20;
+    if (*available < kLittle) {
+      report.problem(fmt::format("only {} of memory are free", format_bytes(*available)), "Close other programs.");
+    }
+  }
+}
+
+void look_at_models(Report& report, const Context& context) {
+  const std::filesystem::path directory = models_directory(context.settings());
+  report.add("models", directory.string());
+  std::filesystem::path existing = directory;
+  while (!std::filesystem::exists(existing) && existing.has_parent_path() && existing != existing.parent_path()) {
+    existing = existing.parent_path();
+  }
+  if (::access(existing.c_str(), W_OK) != 0) {
+    report.problem(fmt::format("'{}' cannot be written", existing.string()), "Set models_dir to another place.");
+  }
+  struct statvfs space{};
+  if (::statvfs(existing.c_str(), &space) == 0) {
+    report.add("free disk space", format_bytes(static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize));
+  }
+}
+
+// A variable that looks like ours but is none does nothing, which is rarely what its author meant.
+void look_at_environment(Report& report) {
+  std::vector<std::string_view> known{"ADZE_CONFIG"};
+  for (const SettingRow& row : setting_rows()) {
+    const std::string_view first = row.environment.substr(0, row.environment.find(' '));
+    if (!first.empty()) known.push_back(first);
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with("ADZE_") || name.starts_with("ADZE_TEST_")) continue;
+    if (std::ranges::find(known, name) != known.end()) continue;
+    report.problem(fmt::format("the environment variable {} means nothing to Adze", name), did_you_mean(name, known));
+  }
+}
+
+Result<ExitCode> run_doctor(Context& context) {
+  Report report;
+  report.add("version", std::string(version()));
+  report.add("backends", "cpu");
+  look_at_cpu(report, context.settings());
+  look_at_memory(report);
+  look_at_models(report, context);
+  look_at_environment(report);
+  if (context.arguments.has("json")) {
+    JsonWriter json;
+    json.begin_object();
+    for (const Report::Fact& fact : report.facts) json.field(fact.key, fact.value);
+    json.key("problems").begin_array();
+    for (const Error& problem : report.problems) {
+      json.begin_object().field("message", problem.message).field("hint", problem.hint).end_object();
+    }
+    context.console.print(json.end_array().end_object().take());
+  } else {
+    for (const Report::Fact& fact : report.facts)
+      context.console.print(fmt::format("{:<16} {}\n", fact.key, fact.value));
+    for (const Error& problem : report.problems) {
+      context.console.print(fmt::format("\nproblem: {}\n", problem.message));
+      if (!problem.hint.empty()) context.console.print(fmt::format("  {}\n", problem.hint));
+    }
+    if (report.problems.empty()) context.console.print("\nall is well\n");
+  }
+  return report.problems.empty() ? ExitCode::ok : ExitCode::internal;
+}
+
+}  // namespace
+
+constinit const Command kDoctor{.name = "doctor",
+                                .summary = "Show what this machine offers and what would be chosen",
+                                .description =
+                                    "Shows the processor's features, the kernel sets and the one that would "
+                                    "be chosen, memory, and the models directory. Exit code 1 when something "
+                                    "is wrong.",
+                                .positionals = {},
+                                .options = kOptions,
+                                .settings = kSettings,
+                                .examples = {},
+                                .run = run_doctor};
+
+}  // namespace adze::cli

@@ -1,0 +1,205 @@
+#include "cli/engine_setup.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+
+#include "base/file.hpp"
+#include "cli/models.hpp"
+#include "cli/utf8.hpp"
+
+namespace adze::cli {
+namespace {
+
+constexpr std::uint64_t kMaxPromptBytes = 256u << 20;
+
+// The whole text as one number; nothing where it is not one.
+template <class Number>
+std::optional<Number> to_number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+KvCacheType kv_type_of(const std::string& name) {
+  if (name == "f32") return KvCacheType::f32;
+  if (name == "f16") return KvCacheType::f16;
+  if (name == "q8_0") return KvCacheType::q8_0;
+  return KvCacheType::automatic;
+}
+
+std::optional<float> narrow(const std::optional<double>& value) {
+  if (!value) return std::nullopt;
+  return static_cast<float>(*value);
+}
+
+LoadOptions load_options(const Settings& settings, const std::optional<std::string>& chat_template) {
+  LoadOptions options;
+  options.threads = static_cast<int>(settings.threads);
+  options.context = settings.context;
+  options.compute = settings.compute == "f32" ? ComputeType::f32 : ComputeType::automatic;
+  options.kv_type = kv_type_of(settings.kv_type);
+  options.use_mmap = settings.mmap;
+  options.lock_memory = settings.mlock;
+  options.chunk = static_cast<int>(settings.chunk);
+  options.rope.scaling = settings.rope_scaling;
+  options.rope.frequency_base = narrow(settings.rope_base);
+  options.rope.scaling_factor = narrow(settings.rope_factor);
+  options.rope.original_context = settings.rope_original_context;
+  options.chat_template = chat_template;
+  return options;
+}
+
+template <class Target, class Value>
+void override_with(Target& target, const std::optional<Value>& value) {
+  if (value) target = static_cast<Target>(*value);
+}
+
+}  // namespace
+
+Result<Engine> load_engine(const Context& context, const std::optional<std::string>& chat_template) {
+  return load_engine_of(context, *context.arguments.positional(0), chat_template);
+}
+
+Result<Engine> load_engine_of(const Context& context, const std::string& model,
+                              const std::optional<std::string>& chat_template) {
+  ADZE_TRY(const std::filesystem::path path, find_model(context, model));
+  // The backend reads the kernel set from this variable; --cpu and the file reach it the same way.
+  const std::string& cpu = context.settings().cpu;
+  if (cpu == "auto") {
+    ::unsetenv("ADZE_CPU");
+  } else {
+    ::setenv("ADZE_CPU", cpu.c_str(), 1);
+  }
+  ADZE_TRY(Engine engine, Engine::load(path, load_options(context.settings(), chat_template)));
+  for (const std::string& note : engine.info().notes) context.console.note(fmt::format("note: {}", note));
+  return engine;
+}
+
+Result<GenerateOptions> generate_options(const Engine& engine, const Settings& settings) {
+  GenerateOptions options = engine.default_options();
+  SamplingOptions& sampling = options.sampling;
+  override_with(sampling.temperature, settings.temperature);
+  override_with(sampling.top_k, settings.top_k);
+  override_with(sampling.top_p, settings.top_p);
+  override_with(sampling.min_p, settings.min_p);
+  override_with(sampling.typical_p, settings.typical_p);
+  override_with(sampling.repetition_penalty, settings.repetition_penalty);
+  override_with(sampling.presence_penalty, settings.presence_penalty);
+  override_with(sampling.frequency_penalty, settings.frequency_penalty);
+  sampling.penalty_window = static_cast<int>(settings.penalty_window);
+  sampling.dry_multiplier = static_cast<float>(settings.dry_multiplier);
+  sampling.dry_base = static_cast<float>(settings.dry_base);
+  sampling.dry_allowed_length = static_cast<int>(settings.dry_allowed_length);
+  sampling.dry_window = static_cast<int>(settings.dry_window);
+  if (!settings.dry_breakers.empty()) sampling.dry_sequence_breakers = settings.dry_breakers;
+  if (settings.seed) sampling.seed = static_cast<std::uint64_t>(*settings.seed);
+  const int vocabulary = engine.info().vocabulary;
+  for (const std::string& text : settings.logit_bias) {
+    const auto equals = text.find('=');
+    const auto id = to_number<std::int32_t>(std::string_view(text).substr(0, equals));
+    const auto bias =
+        equals == std::string::npos ? std::nullopt : to_number<float>(std::string_view(text).substr(equals + 1));
+    if (!id || !bias || *id < 0 || *id >= vocabulary || !(*bias >= -100 && *bias <= 100)) {
+      return fail(ErrorCode::invalid_argument, fmt::format("--logit-bias: '{}' is not a token id and a bias", text),
+                  fmt::format("Write ID=BIAS with an id from 0 to {} and a bias from -100 to 100.", vocabulary - 1));
+    }
+    sampling.logit_bias.emplace_back(*id, *bias);
+  }
+  override_with(options.max_tokens, settings.max_tokens);
+  options.stop = settings.stop;
+  for (const std::string& text : settings.stop_ids) {
+    ADZE_TRY(const std::vector<std::int32_t> ids, parse_ids(text, vocabulary));
+    options.stop_ids.insert(options.stop_ids.end(), ids.begin(), ids.end());
+  }
+  options.ignore_eos = settings.ignore_eos;
+  options.cancelled = interrupted;
+  return options;
+}
+
+Result<std::vector<std::int32_t>> parse_ids(std::string_view text, int vocabulary) {
+  std::vector<std::int32_t> ids;
+  if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  while (!text.empty()) {
+    const auto end = text.find_first_of(", \n");
+    const std::string_view word = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
+    if (word.empty()) continue;
+    const auto id = to_number<std::int32_t>(word);
+    if (!id || *id < 0 || *id >= vocabulary) {
+      return fail(ErrorCode::invalid_argument, fmt::format("'{}' is not a token id", word),
+                  fmt::format("Ids are whole numbers from 0 to {}, with commas between them.", vocabulary - 1));
+    }
+    ids.push_back(*id);
+  }
+  return ids;
+}
+
+Result<std::optional<std::string>> prompt_text(const Context& context, std::size_t first) {
+  std::optional<std::string> words = context.arguments.rest(first);
+  const std::optional<std::string> file = context.arguments.value("file");
+  if (words == "-" || (!words && !file && !context.console.stdin_is_terminal())) {
+    ADZE_TRY(words, read_stdin_text());
+  }
+  if (words) {
+    if (const auto bad = first_bad_utf8(*words)) {
+      return fail(ErrorCode::invalid_argument, fmt::format("the prompt is not UTF-8 at byte {}", *bad),
+                  "Use a terminal with a UTF-8 locale.");
+    }
+  }
+  if (!file) return words;
+  ADZE_TRY(std::string text, read_file(*file, kMaxPromptBytes));
+  if (const auto bad = first_bad_utf8(text)) {
+    return fail(ErrorCode::invalid_argument, fmt::format("'{}' is not UTF-8 at byte {}", *file, *bad),
+                "Convert it first, for example with iconv -t UTF-8.");
+  }
+  return words ? fmt::format("{}\n\n{}", *words, text) : text;
+}
+
+void print_statistics(Console& console, const Generation& generation) {
+  const Statistics& s = generation.statistics;
+  std::string line = fmt::format("prompt {} tokens, {:.1f} tokens/s", s.prompt_tokens, s.prompt_rate());
+  if (s.reused_tokens > 0) line += fmt::format(" ({} more reused)", s.reused_tokens);
+  line +=
+      fmt::format("; generated {} tokens, {:.1f} tokens/s; first token {:.0f} ms; peak memory {}", s.generated_tokens,
+                  s.generate_rate(), s.first_token_seconds * 1e3, format_bytes(peak_memory_bytes()));
+  console.note(line);
+}
+
+void print_verbose(Console& console, const Engine& engine, const GenerateOptions& options) {
+  const ModelInfo& info = engine.info();
+  console.note(fmt::format("{}: {}, {} layers, {} parameters, context {} of {}", info.name, info.architecture,
+                           info.layers, info.parameters, info.context, info.trained_context));
+  console.note(fmt::format("numbers {}; route {}", info.numeric_class, info.route_digest));
+  console.note(fmt::format("samplers {}", describe_sampling(options.sampling)));
+}
+
+void write_generation(JsonWriter& json, const Generation& generation) {
+  const Statistics& s = generation.statistics;
+  json.list("ids", generation.ids)
+      .field("text", generation.text)
+      .field("finish", finish_reason_name(generation.finish))
+      .field("seed", generation.seed);
+  if (!generation.stop_match.empty()) json.field("stop", generation.stop_match);
+  if (!generation.logits_hash.empty()) json.field("logits_hash", generation.logits_hash);
+  json.key("timings")
+      .begin_object()
+      .field("prompt_tokens", s.prompt_tokens)
+      .field("reused_tokens", s.reused_tokens)
+      .field("generated_tokens", s.generated_tokens)
+      .field("prompt_seconds", s.prompt_seconds)
+      .field("generate_seconds", s.generate_seconds)
+      .field("first_token_seconds", s.first_token_seconds)
+      .field("peak_memory_bytes", peak_memory_bytes())
+      .end_object();
+}
+
+Thinking thinking_of(const Settings& settings) {
+  if (settings.thinking == "on") return Thinking::on;
+  if (settings.thinking == "off") return Thinking::off;
+  return Thinking::model_default;
+}
+
+}  // namespace adze::cli

@@ -1,0 +1,44 @@
+// What the commands that run a model share: options from settings, the prompt, and the statistics line.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adze/adze.hpp"
+#include "cli/context.hpp"
+#include "cli/json_writer.hpp"
+
+namespace adze::cli {
+
+// Finds and loads the model of the first positional. Errors: those of find_model and Engine::load.
+Result<Engine> load_engine(const Context& context, const std::optional<std::string>& chat_template = {});
+
+// The same for a model that is not the first positional.
+Result<Engine> load_engine_of(const Context& context, const std::string& model,
+                              const std::optional<std::string>& chat_template = {});
+
+// The model's defaults under the settings. Errors: invalid_argument for a malformed --logit-bias or --stop-id.
+Result<GenerateOptions> generate_options(const Engine& engine, const Settings& settings);
+
+// "1,2,3" or "[1, 2, 3]". Errors: invalid_argument, naming the part that is not a token id of [0, vocabulary).
+Result<std::vector<std::int32_t>> parse_ids(std::string_view text, int vocabulary);
+
+// The text of --file, of the positionals from `first`, or of stdin for "-" or when there is neither and stdin is a
+// pipe; nothing when there is none at all. A file and words together: the words, a blank line, the file. Errors:
+// not_found, io, invalid_argument where the text is not UTF-8.
+Result<std::optional<std::string>> prompt_text(const Context& context, std::size_t first);
+
+// "prompt 12 tokens, 800 tokens/s; generated ..." on stderr, unless quiet.
+void print_statistics(Console& console, const Generation& generation);
+
+// The lines of --verbose: the model, its context and route, the samplers in the order they run, the seed.
+void print_verbose(Console& console, const Engine& engine, const GenerateOptions& options);
+
+// The members of --json output of run and generate.
+void write_generation(JsonWriter& json, const Generation& generation);
+
+Thinking thinking_of(const Settings& settings);
+
+}  // namespace adze::cli
