@@ -103,10 +103,7 @@ Value own_attribute(Runtime& rt, const Value& object, std::string_view name) {
     case Kind::range:
       if (name == "start") return Value::integer(object.as<RangeObject>().start);
       if (name == "step") return Value::integer(object.as<RangeObject>().step);
-      if (name == "stop") {
-        const auto& range = object.as<RangeObject>();
-        return Value::integer(range.start + range.length * range.step);
-      }
+      if (name == "stop") return Value::integer(object.as<RangeObject>().stop);
       break;
     default: break;
   }
@@ -130,7 +127,7 @@ Value element(Runtime& rt, const Value& object, std::int64_t index) {
     }
     case Kind::list:
     case Kind::tuple: return object.as<SequenceObject>().items[static_cast<std::size_t>(index)];
-    case Kind::range: return Value::integer(object.as<RangeObject>().start + index * object.as<RangeObject>().step);
+    case Kind::range: return Value::integer(object.as<RangeObject>().at(index));
     default: return {};
   }
 }
@@ -188,11 +185,12 @@ namespace {
 
 struct Bounds {
   std::int64_t start;
-  std::int64_t count;
+  std::int64_t stop;
   std::int64_t step;
+  std::int64_t count;
 };
 
-// slice(start, stop, step).indices(size), as a start and a count.
+// slice(start, stop, step).indices(size), and how many there are.
 Bounds slice_bounds(const Value& start, const Value& stop, const Value& step, std::int64_t size) {
   const auto index = [](const Value& v, std::int64_t otherwise) {
     if (v.is_none()) return otherwise;
@@ -210,7 +208,7 @@ Bounds slice_bounds(const Value& start, const Value& stop, const Value& step, st
   const std::int64_t to = stop.is_none() ? (by > 0 ? size : -1) : clip(index(stop, 0));
   const std::int64_t distance = by > 0 ? to - from : from - to;
   const std::int64_t stride = by > 0 ? by : -by;
-  return {from, distance <= 0 ? 0 : (distance - 1) / stride + 1, by};
+  return {from, to, by, distance <= 0 ? 0 : (distance - 1) / stride + 1};
 }
 
 Value slice_string(Runtime& rt, const StringObject& string, const Bounds& bounds) {
@@ -255,7 +253,9 @@ Value get_slice(Runtime& rt, const Value& object, const Value& start, const Valu
     case Kind::range: {
       const auto& range = object.as<RangeObject>();
       const Bounds bounds = slice_bounds(start, stop, step, range.length);
-      return rt.heap.make<RangeObject>(range.start + bounds.start * range.step, range.step * bounds.step, bounds.count);
+      std::int64_t step_by = 0;
+      if (__builtin_mul_overflow(range.step, bounds.step, &step_by)) raise("OverflowError", "range step is too large");
+      return rt.heap.make<RangeObject>(range.at(bounds.start), range.at(bounds.stop), step_by, bounds.count);
     }
     case Kind::dict: raise_type_error("unhashable type: 'slice'");
     default: raise_type_error(fmt::format("'{}' object is not subscriptable", type_name(object)));

@@ -1,4 +1,6 @@
 // Binding call arguments to parameters.
+#include <algorithm>
+
 #include "text/jinja/runtime.hpp"
 
 namespace adze::text::jinja {
@@ -25,7 +27,10 @@ Bound::Bound(std::string_view function, const Arguments& arguments, std::initial
 }
 
 std::int64_t Bound::integer(std::size_t index, std::int64_t otherwise) const {
-  return values_[index] == nullptr ? otherwise : to_index(*values_[index], fmt::format("argument of {}()", function_));
+  if (values_[index] == nullptr) return otherwise;
+  // Far beyond any size, and still free of overflow in the sums that follow.
+  constexpr std::int64_t kFar = std::int64_t{1} << 60;
+  return std::clamp(to_index(*values_[index], fmt::format("argument of {}()", function_)), -kFar, kFar);
 }
 
 bool Bound::flag(Runtime& rt, std::size_t index, bool otherwise) const {

@@ -62,19 +62,21 @@ Value sequence_index(Runtime& rt, const Value& self, const Arguments& arguments)
                                         : "tuple.index(x): x not in tuple");
 }
 
-Value list_copy(Runtime& rt, const Value& self, const Arguments&) { return new_list(rt, to_vector(rt, self)); }
+Value list_copy(Runtime& rt, const Value& self, const Arguments&) { return to_list(rt, self); }
 
 Value range_count(Runtime& rt, const Value& self, const Arguments& arguments) {
   const Bound bound("count", arguments, {"value"}, 1);
   std::int64_t count = 0;
-  for (const Value& item : to_vector(rt, self)) count += equal(rt, item, *bound[0]) ? 1 : 0;
+  const Value all = to_list(rt, self);
+  for (const Value& item : items_of(all)) count += equal(rt, item, *bound[0]) ? 1 : 0;
   return Value::integer(count);
 }
 
 Value range_index(Runtime& rt, const Value& self, const Arguments& arguments) {
   const Bound bound("index", arguments, {"value"}, 1);
   std::int64_t at = 0;
-  for (const Value& item : to_vector(rt, self)) {
+  const Value all = to_list(rt, self);
+  for (const Value& item : items_of(all)) {
     if (equal(rt, item, *bound[0])) return Value::integer(at);
     ++at;
   }

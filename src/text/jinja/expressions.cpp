@@ -1,4 +1,5 @@
 // Evaluating expressions.
+#include "base/limits.hpp"
 #include "text/jinja/evaluator.hpp"
 
 namespace adze::text::jinja {
@@ -114,8 +115,12 @@ Arguments Evaluator::evaluate_arguments(const ArgumentList& list) {
   Arguments out;
   out.positional = evaluate_all(list.positional);
   for (const auto& [name, value] : list.named) out.named.emplace_back(name, evaluate(*value));
-  if (list.spread)
-    for (Value& value : to_vector(*this, evaluate(*list.spread))) out.positional.push_back(std::move(value));
+  if (list.spread) {
+    const Value spread = as_sequence(*this, evaluate(*list.spread));
+    if (items_of(spread).size() > static_cast<std::size_t>(limits::kTemplateMaxArguments))
+      raise_limit(fmt::format("a call in the chat template has more than {} arguments", limits::kTemplateMaxArguments));
+    out.positional.insert(out.positional.end(), items_of(spread).begin(), items_of(spread).end());
+  }
   if (list.named_spread) {
     const Value named = evaluate(*list.named_spread);
     if (!named.is(Kind::dict))
@@ -206,7 +211,8 @@ void Evaluator::assign(const Expr& target, Value value) {
   }
   const auto& targets = static_cast<const Items&>(target).items;
   if (!is_iterable(value)) raise_type_error(fmt::format("cannot unpack non-iterable {} object", type_name(value)));
-  const std::vector<Value> values = to_vector(*this, value);
+  const Value sequence = as_sequence(*this, value);
+  const std::vector<Value>& values = items_of(sequence);
   if (values.size() > targets.size())
     raise_value_error(fmt::format("too many values to unpack (expected {})", targets.size()));
   if (values.size() < targets.size())

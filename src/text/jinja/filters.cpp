@@ -167,7 +167,8 @@ Value filter_filesizeformat(Runtime& rt, const Value& v, const Arguments& argume
   const double base = binary_units ? 1024 : 1000;
   const auto say = [&](const std::string& text) { return make_string(rt, text); };
   if (bytes == 1) return say("1 Byte");
-  if (bytes < base) return say(fmt::format("{} Bytes", static_cast<std::int64_t>(bytes)));
+  if (bytes < base && !std::isfinite(bytes)) raise("OverflowError", "cannot convert float infinity to integer");
+  if (bytes < base) return say(fmt::format("{} Bytes", BigInt::truncate(bytes).to_string()));
   double unit = base;
   for (const char prefix : std::string_view("kMGTPEZY")) {
     unit *= base;

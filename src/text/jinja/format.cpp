@@ -208,8 +208,6 @@ void format_value(Runtime& rt, TextBuilder& out, const Value& value, std::string
   const Spec spec = parse_spec(spec_text, value);
   if (value.is_string())
     format_string(rt, out, value, spec);
-  else if (value.is(Kind::boolean) && spec.type == 0)
-    format_string(rt, out, to_string(rt, value), spec);
   else if (value.is_number())
     format_number(rt, out, value, spec);
   else
@@ -328,12 +326,7 @@ class BraceFormatter {
 class PercentFormatter {
  public:
   PercentFormatter(Runtime& rt, const StringObject& format, const Value& arguments)
-      : rt_(rt), format_(format), text_(format.text), out_(rt), arguments_(arguments) {
-    if (arguments.is(Kind::tuple))
-      values_ = arguments.as<SequenceObject>().items;
-    else
-      values_ = {arguments};
-  }
+      : rt_(rt), format_(format), text_(format.text), out_(rt), arguments_(arguments) {}
 
   Value run() {
     while (at_ < text_.size()) {
@@ -343,7 +336,7 @@ class PercentFormatter {
       if (at_ < text_.size()) directive();
     }
     const bool mapping = arguments_.is(Kind::dict) || arguments_.is(Kind::list);
-    if (next_ < values_.size() && !used_mapping_ && !(mapping && next_ == 0))
+    if (next_ < count() && !used_mapping_ && !(mapping && next_ == 0))
       raise_type_error("not all arguments converted during string formatting");
     return out_.finish(format_.markup);
   }
@@ -351,9 +344,12 @@ class PercentFormatter {
  private:
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
 
+  std::size_t count() const { return arguments_.is(Kind::tuple) ? items_of(arguments_).size() : 1; }
+
   const Value& take() {
-    if (next_ >= values_.size()) raise_type_error("not enough arguments for format string");
-    return values_[next_++];
+    if (next_ >= count()) raise_type_error("not enough arguments for format string");
+    const std::size_t at = next_++;
+    return arguments_.is(Kind::tuple) ? items_of(arguments_)[at] : arguments_;
   }
 
   std::int64_t number() {
@@ -391,6 +387,7 @@ class PercentFormatter {
       if (peek() == '+' || (peek() == ' ' && spec.sign != '+')) spec.sign = peek();
     }
     spec.width = number();
+    if (spec.width < -kMaxWidth) raise_value_error("width or precision is too large");
     if (spec.width < 0) {
       left = true;
       spec.width = -spec.width;
@@ -495,7 +492,6 @@ class PercentFormatter {
   std::string_view text_;
   TextBuilder out_;
   const Value& arguments_;
-  std::vector<Value> values_;
   std::size_t next_ = 0;
   std::size_t at_ = 0;
   bool used_mapping_ = false;

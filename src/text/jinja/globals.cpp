@@ -25,7 +25,7 @@ Value make_range(Runtime& rt, const Arguments& arguments) {
   if (count > static_cast<double>(kMaxRange))
     raise("OverflowError",
           fmt::format("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kMaxRange));
-  return rt.heap.make<RangeObject>(start, step, static_cast<std::int64_t>(count));
+  return rt.heap.make<RangeObject>(start, stop, step, static_cast<std::int64_t>(count));
 }
 
 // What dict() and namespace() have in common: a mapping or pairs, then keywords.
@@ -37,11 +37,13 @@ void fill(Runtime& rt, DictObject& dict, const Arguments& arguments, std::string
       for (const auto& [key, value] : from.as<DictObject>().entries) dict.set(rt, key, value);
       continue;
     }
-    for (const Value& pair : to_vector(rt, from)) {
-      std::vector<Value> parts = to_vector(rt, pair);
+    const Value pairs = as_sequence(rt, from);
+    for (const Value& pair : items_of(pairs)) {
+      const Value both = as_sequence(rt, pair);
+      const std::vector<Value>& parts = items_of(both);
       if (parts.size() != 2)
         raise_value_error(fmt::format("dictionary update sequence element has length {}; 2 is required", parts.size()));
-      dict.set(rt, std::move(parts[0]), std::move(parts[1]));
+      dict.set(rt, parts[0], parts[1]);
     }
   }
   for (const auto& [name, value] : arguments.named) dict.set(rt, make_string(rt, name, Origin::literal), value);

@@ -112,6 +112,19 @@ class Heap {
   static std::uint64_t default_step_limit();
 };
 
+// Memory that a computation uses for a while, counted for the life of the object.
+class Loan {
+ public:
+  Loan(Heap& heap, std::uint64_t bytes) : heap_(heap), bytes_(bytes) { heap_.charge(bytes_); }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+  ~Loan() { heap_.refund(bytes_); }
+
+ private:
+  Heap& heap_;
+  std::uint64_t bytes_;
+};
+
 // One level of recursion over values or syntax, for the life of the object.
 class Depth {
  public:

@@ -30,6 +30,7 @@ struct StringIterator : IteratorObject {
     const std::size_t begin = position;
     decode_at(s.text, position);
     out = substring(rt, s, begin, position);
+    out.as<StringObject>().markup = false;
     return true;
   }
   Value string;
@@ -63,7 +64,7 @@ struct RangeIterator : IteratorObject {
     rt.heap.step();
     const auto& r = range.as<RangeObject>();
     if (position >= r.length) return false;
-    out = Value::integer(r.start + position++ * r.step);
+    out = Value::integer(r.at(position++));
     return true;
   }
   Value range;
@@ -127,16 +128,17 @@ Value iterate(Runtime& rt, const Value& value) {
   }
 }
 
-std::vector<Value> to_vector(Runtime& rt, const Value& value) {
+Value to_list(Runtime& rt, const Value& value) {
+  Value list(rt.heap.make<SequenceObject>(Kind::list));
   if (value.is_sequence()) {
-    rt.heap.step(value.as<SequenceObject>().items.size());
-    return value.as<SequenceObject>().items;
+    for (const Value& item : items_of(value)) list.as<SequenceObject>().append(item);
+    return list;
   }
-  // Collected in a list object, so that the memory counts while it grows.
-  const Value list(rt.heap.make<SequenceObject>(Kind::list));
   const Value iterator = iterate(rt, value);
   for (Value next; iterator.as<IteratorObject>().next(rt, next);) list.as<SequenceObject>().append(std::move(next));
-  return std::move(list.as<SequenceObject>().items);
+  return list;
 }
+
+Value as_sequence(Runtime& rt, const Value& value) { return value.is_sequence() ? value : to_list(rt, value); }
 
 }  // namespace adze::text::jinja

@@ -23,7 +23,8 @@ class JsonWriter {
         indent_ = std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(bound.integer(1, 0), 0, 1000)), ' ');
     }
     if (bound[2] != nullptr && !bound[2]->is_none()) {
-      const std::vector<Value> both = to_vector(rt, *bound[2]);
+      const Value pair = as_sequence(rt, *bound[2]);
+      const std::vector<Value>& both = items_of(pair);
       if (both.size() != 2) raise_value_error("separators must be a pair");
       item_separator_ = expect_string(both[0], "separator").text;
       key_separator_ = expect_string(both[1], "separator").text;
@@ -87,10 +88,18 @@ class JsonWriter {
       put("{}");
       return;
     }
+    if (!sort_keys_) {
+      write_entries(dict.entries, level);
+      return;
+    }
+    const Loan loan(rt_.heap, 2 * sizeof(dict.entries[0]) * dict.entries.size());
     std::vector<std::pair<Value, Value>> entries = dict.entries;
-    if (sort_keys_)
-      std::stable_sort(entries.begin(), entries.end(),
-                       [&](const auto& a, const auto& b) { return ordered(rt_, a.first, Order::less, b.first); });
+    std::stable_sort(entries.begin(), entries.end(),
+                     [&](const auto& a, const auto& b) { return ordered(rt_, a.first, Order::less, b.first); });
+    write_entries(entries, level);
+  }
+
+  void write_entries(const std::vector<std::pair<Value, Value>>& entries, std::size_t level) {
     put("{");
     bool first = true;
     for (const auto& [key, value] : entries) {

@@ -107,6 +107,7 @@ void wrap_line(Runtime& rt, const StringObject& line, std::int64_t width, bool b
     std::int64_t used = 0;
     const std::size_t begin = at;
     std::size_t end = at;
+    bool keep_space = false;  // a full line in front of an overlong word keeps its final space
     while (end < chunks.size() && used + chunks[end].width <= width) used += chunks[end++].width;
     if (end < chunks.size() && chunks[end].width > width) {  // longer than any line
       if (break_long) {
@@ -122,13 +123,15 @@ void wrap_line(Runtime& rt, const StringObject& line, std::int64_t width, bool b
           chunks.insert(chunks.begin() + static_cast<std::ptrdiff_t>(end), head);
           rt.heap.step(chunks.size() / 64 + 1);
           ++end;
+        } else {
+          keep_space = true;
         }
       } else if (end == begin) {
         ++end;
       }
     }
     std::size_t last = end;
-    if (last > begin && chunks[last - 1].space) --last;
+    if (last > begin && chunks[last - 1].space && !keep_space) --last;
     if (last > begin) {
       out.push_back(substring(rt, line, chunks[begin].from, chunks[last - 1].to));
       first = false;
@@ -210,8 +213,10 @@ Value filter_urlencode(Runtime& rt, const Value& v, const Arguments&) {
   }
   const Value pairs = v.is(Kind::dict) ? Value(rt.heap.make<ViewObject>(v, ViewOf::items)) : v;
   bool first = true;
-  for (const Value& pair : to_vector(rt, pairs)) {
-    const std::vector<Value> parts = to_vector(rt, pair);
+  const Value all = as_sequence(rt, pairs);
+  for (const Value& pair : items_of(all)) {
+    const Value both = as_sequence(rt, pair);
+    const std::vector<Value>& parts = items_of(both);
     if (parts.size() != 2) raise_value_error("urlencode needs a mapping or pairs");
     if (!first) out.append("&", Origin::data);
     first = false;

@@ -34,7 +34,7 @@ std::int64_t LoopObject::length(Runtime& rt) {
   if (has_length(iterable)) {
     known_length = jinja::length(rt, iterable);
   } else {
-    Value rest = new_list(rt, to_vector(rt, iterator));
+    const Value rest = to_list(rt, iterator);
     known_length = jinja::length(rt, rest) + index0 + 1 + (after.is_missing() ? 0 : 1);
     iterator = iterate(rt, rest);
   }

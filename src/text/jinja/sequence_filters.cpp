@@ -1,5 +1,6 @@
 // Filters on sequences as a whole.
 #include <algorithm>
+#include <numeric>
 
 #include "text/jinja/filters.hpp"
 #include "text/jinja/unicode.hpp"
@@ -67,13 +68,11 @@ struct ReverseIterator : IteratorObject {
   std::size_t position = 0;
 };
 
-// A generator over values that are known already.
-Value generate(Runtime& rt, std::vector<Value> values) {
-  const Value list = new_list(rt, std::move(values));
+// A generator over the items of a list.
+Value generate(Runtime& rt, const Value& list) {
   return make_generator(rt, [list, at = std::size_t{0}](Runtime&, Value& out) mutable {
-    const auto& items = list.as<SequenceObject>().items;
-    if (at >= items.size()) return false;
-    out = items[at++];
+    if (at >= items_of(list).size()) return false;
+    out = items_of(list)[at++];
     return true;
   });
 }
@@ -81,24 +80,26 @@ Value generate(Runtime& rt, std::vector<Value> values) {
 using Key = std::function<Value(const Value&)>;
 
 // sorted(items, key=key, reverse=reverse): stable either way.
-std::vector<Value> sorted(Runtime& rt, std::vector<Value> items, const Key& key, bool reverse) {
-  std::vector<std::pair<Value, Value>> keyed;
-  keyed.reserve(items.size());
-  for (Value& item : items) {
-    Value k = key(item);
-    keyed.emplace_back(std::move(k), std::move(item));
-  }
-  if (reverse) std::reverse(keyed.begin(), keyed.end());
-  std::stable_sort(keyed.begin(), keyed.end(),
-                   [&](const auto& a, const auto& b) { return ordered(rt, a.first, Order::less, b.first); });
-  if (reverse) std::reverse(keyed.begin(), keyed.end());
-  for (std::size_t i = 0; i < items.size(); ++i) items[i] = std::move(keyed[i].second);
-  return items;
+Value sorted(Runtime& rt, const Value& items, const Key& key, bool reverse) {
+  const Value source = as_sequence(rt, items);
+  const Value keys(rt.heap.make<SequenceObject>(Kind::list));
+  for (const Value& item : items_of(source)) keys.as<SequenceObject>().append(key(item));
+  const Loan loan(rt.heap, 2 * sizeof(std::uint32_t) * items_of(source).size());
+  std::vector<std::uint32_t> order(items_of(source).size());
+  std::iota(order.begin(), order.end(), 0u);
+  if (reverse) std::reverse(order.begin(), order.end());
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return ordered(rt, items_of(keys)[a], Order::less, items_of(keys)[b]);
+  });
+  if (reverse) std::reverse(order.begin(), order.end());
+  Value out(rt.heap.make<SequenceObject>(Kind::list));
+  for (const std::uint32_t at : order) out.as<SequenceObject>().append(items_of(source)[at]);
+  return out;
 }
 
 Value filter_length(Runtime& rt, const Value& v, const Arguments&) { return Value::integer(length(rt, v)); }
 
-Value filter_list(Runtime& rt, const Value& v, const Arguments&) { return new_list(rt, to_vector(rt, v)); }
+Value filter_list(Runtime& rt, const Value& v, const Arguments&) { return to_list(rt, v); }
 
 Value filter_first(Runtime& rt, const Value& v, const Arguments&) {
   const Value iterator = iterate(rt, v);
@@ -110,18 +111,18 @@ Value filter_first(Runtime& rt, const Value& v, const Arguments&) {
 Value filter_last(Runtime& rt, const Value& v, const Arguments&) {
   if (v.is(Kind::iterator) || v.is(Kind::loop) || !is_iterable(v))
     raise_type_error(fmt::format("'{}' object is not reversible", type_name(v)));
-  const std::vector<Value> items = to_vector(rt, v);
-  if (items.empty()) return make_undefined_hint(rt, "No last item, sequence was empty.");
-  return items.back();
+  const Value items = as_sequence(rt, v);
+  if (items_of(items).empty()) return make_undefined_hint(rt, "No last item, sequence was empty.");
+  return items_of(items).back();
 }
 
 Value filter_reverse(Runtime& rt, const Value& v, const Arguments&) {
   if (v.is_string()) return get_slice(rt, v, Value::none(), Value::none(), Value::integer(-1));
   if (!is_iterable(v)) raise_filter_argument("argument must be iterable");
-  std::vector<Value> items = to_vector(rt, v);
-  if (!v.is(Kind::iterator) && !v.is(Kind::loop)) return rt.heap.make<ReverseIterator>(new_list(rt, std::move(items)));
-  std::reverse(items.begin(), items.end());
-  return new_list(rt, std::move(items));
+  if (!v.is(Kind::iterator) && !v.is(Kind::loop)) return rt.heap.make<ReverseIterator>(as_sequence(rt, v));
+  Value items = to_list(rt, v);
+  std::reverse(items.as<SequenceObject>().items.begin(), items.as<SequenceObject>().items.end());
+  return items;
 }
 
 Value filter_join(Runtime& rt, const Value& v, const Arguments& arguments) {
@@ -140,9 +141,9 @@ Value filter_join(Runtime& rt, const Value& v, const Arguments& arguments) {
 }
 
 Value filter_items(Runtime& rt, const Value& v, const Arguments&) {
-  if (v.is_undefined()) return generate(rt, {});
+  if (v.is_undefined()) return generate(rt, to_list(rt, v));
   if (!v.is(Kind::dict)) raise_type_error("Can only get item pairs from a mapping.");
-  return generate(rt, to_vector(rt, rt.heap.make<ViewObject>(v, ViewOf::items)));
+  return generate(rt, to_list(rt, rt.heap.make<ViewObject>(v, ViewOf::items)));
 }
 
 Value filter_dictsort(Runtime& rt, const Value& v, const Arguments& arguments) {
@@ -156,8 +157,7 @@ Value filter_dictsort(Runtime& rt, const Value& v, const Arguments& arguments) {
     const Value& part = pair.as<SequenceObject>().items[by == "key" ? 0 : 1];
     return case_sensitive ? part : ignore_case(rt, part);
   };
-  std::vector<Value> pairs = to_vector(rt, rt.heap.make<ViewObject>(v, ViewOf::items));
-  return new_list(rt, sorted(rt, std::move(pairs), key, bound.flag(rt, 2, false)));
+  return sorted(rt, rt.heap.make<ViewObject>(v, ViewOf::items), key, bound.flag(rt, 2, false));
 }
 
 Value filter_sort(Runtime& rt, const Value& v, const Arguments& arguments) {
@@ -183,7 +183,7 @@ Value filter_sort(Runtime& rt, const Value& v, const Arguments& arguments) {
     }
     return new_list(rt, std::move(keys));
   };
-  return new_list(rt, sorted(rt, to_vector(rt, v), key, bound.flag(rt, 0, false)));
+  return sorted(rt, v, key, bound.flag(rt, 0, false));
 }
 
 Value filter_unique(Runtime& rt, const Value& v, const Arguments& arguments) {
@@ -239,27 +239,27 @@ Value filter_sum(Runtime& rt, const Value& v, const Arguments& arguments) {
 Value filter_batch(Runtime& rt, const Value& v, const Arguments& arguments) {
   const Bound bound("batch", arguments, {"linecount", "fill_with"}, 1);
   const std::int64_t size = bound.integer(0, 1);
-  std::vector<Value> lines;
-  std::vector<Value> line;
-  for (const Value& item : to_vector(rt, v)) {
-    if (static_cast<std::int64_t>(line.size()) == size) lines.push_back(new_list(rt, std::exchange(line, {})));
-    line.push_back(item);
+  const Value lines(rt.heap.make<SequenceObject>(Kind::list));
+  const Value items = iterate(rt, v);
+  Value line;
+  for (Value item; items.as<IteratorObject>().next(rt, item);) {
+    if (line.is_missing() || length(rt, line) == size) {
+      line = rt.heap.make<SequenceObject>(Kind::list);
+      lines.as<SequenceObject>().append(line);
+    }
+    line.as<SequenceObject>().append(item);
   }
-  if (!line.empty()) {
-    const Value out = new_list(rt, std::move(line));
-    if (bound[1] != nullptr && !bound[1]->is_none())
-      while (length(rt, out) < size) out.as<SequenceObject>().append(*bound[1]);
-    lines.push_back(out);
-  }
-  return generate(rt, std::move(lines));
+  if (!line.is_missing() && bound[1] != nullptr && !bound[1]->is_none())
+    while (length(rt, line) < size) line.as<SequenceObject>().append(*bound[1]);
+  return generate(rt, lines);
 }
 
 Value filter_slice(Runtime& rt, const Value& v, const Arguments& arguments) {
   const Bound bound("slice", arguments, {"slices", "fill_with"}, 1);
-  const std::vector<Value> items = to_vector(rt, v);
+  const Value sequence = as_sequence(rt, v);
+  const std::vector<Value>& items = items_of(sequence);
   const std::int64_t slices = bound.integer(0, 1);
   if (slices == 0) raise("ZeroDivisionError", "integer division or modulo by zero");
-  if (slices < 0) return generate(rt, {});
   const auto size = static_cast<std::int64_t>(items.size());
   const std::int64_t each = size / slices;
   const std::int64_t extra = size % slices;
@@ -272,7 +272,7 @@ Value filter_slice(Runtime& rt, const Value& v, const Arguments& arguments) {
     if (bound[1] != nullptr && !bound[1]->is_none() && i >= extra) slice.as<SequenceObject>().append(*bound[1]);
     out.as<SequenceObject>().append(slice);
   }
-  return generate(rt, std::move(out.as<SequenceObject>().items));
+  return generate(rt, out);
 }
 
 Value filter_groupby(Runtime& rt, const Value& v, const Arguments& arguments) {
@@ -283,19 +283,22 @@ Value filter_groupby(Runtime& rt, const Value& v, const Arguments& arguments) {
     const Value part = path(rt, item);
     return case_sensitive ? part : ignore_case(rt, part);
   };
-  std::vector<Value> groups;
+  Value groups(rt.heap.make<SequenceObject>(Kind::list));
   Value group_key;
-  for (const Value& item : sorted(rt, to_vector(rt, v), key, false)) {
+  Value members;
+  const Value items = sorted(rt, v, key, false);
+  for (const Value& item : items_of(items)) {
     const Value k = key(item);
-    if (groups.empty() || !equal(rt, k, group_key)) {
-      const Value group = new_tuple(rt, {path(rt, item), rt.heap.make<SequenceObject>(Kind::list)});
+    if (members.is_missing() || !equal(rt, k, group_key)) {
+      members = rt.heap.make<SequenceObject>(Kind::list);
+      const Value group = new_tuple(rt, {case_sensitive ? k : path(rt, item), members});
       group.as<SequenceObject>().is_group = true;
-      groups.push_back(group);
+      groups.as<SequenceObject>().append(group);
       group_key = k;
     }
-    groups.back().as<SequenceObject>().items[1].as<SequenceObject>().append(item);
+    members.as<SequenceObject>().append(item);
   }
-  return new_list(rt, std::move(groups));
+  return groups;
 }
 
 Value filter_random(Runtime&, const Value&, const Arguments&) {

@@ -126,7 +126,8 @@ Value method_rpartition(Runtime& rt, const Value& self, const Arguments& a) {
 Value method_join(Runtime& rt, const Value& self, const Arguments& arguments) {
   const Bound bound("join", arguments, {"iterable"}, 1);
   if (!is_iterable(*bound[0])) raise_type_error("can only join an iterable");
-  const std::vector<Value> items = to_vector(rt, *bound[0]);
+  const Value sequence = as_sequence(rt, *bound[0]);
+  const std::vector<Value>& items = items_of(sequence);
   for (std::size_t i = 0; i < items.size(); ++i)
     if (!items[i].is_string())
       raise_type_error(fmt::format("sequence item {}: expected str instance, {} found", i, type_name(items[i])));

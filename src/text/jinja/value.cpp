@@ -400,8 +400,14 @@ bool contains(Runtime& rt, const Value& container, const Value& item) {
     case Kind::range: {
       const auto& range = container.as<RangeObject>();
       if (!item.is_small_int()) break;
-      const std::int64_t distance = item.as_integer() - range.start;
-      return distance % range.step == 0 && distance / range.step >= 0 && distance / range.step < range.length;
+      if (range.length == 0) return false;
+      const std::int64_t wanted = item.as_integer();
+      const std::int64_t last = range.at(range.length - 1);
+      if (wanted < std::min(range.start, last) || wanted > std::max(range.start, last)) return false;
+      const auto bits = [](std::int64_t i) { return static_cast<std::uint64_t>(i); };
+      const std::uint64_t distance =
+          range.step > 0 ? bits(wanted) - bits(range.start) : bits(range.start) - bits(wanted);
+      return distance % (range.step > 0 ? bits(range.step) : 0 - bits(range.step)) == 0;
     }
     default: break;
   }
@@ -476,9 +482,8 @@ void append_entries(Runtime& rt, TextBuilder& out, const DictObject& dict) {
 }
 
 void append_range(TextBuilder& out, const RangeObject& range) {
-  const std::int64_t stop = range.start + range.length * range.step;
-  out.append(range.step == 1 ? fmt::format("range({}, {})", range.start, stop)
-                             : fmt::format("range({}, {}, {})", range.start, stop, range.step),
+  out.append(range.step == 1 ? fmt::format("range({}, {})", range.start, range.stop)
+                             : fmt::format("range({}, {}, {})", range.start, range.stop, range.step),
              Origin::data);
 }
 
@@ -508,7 +513,7 @@ void append_repr(Runtime& rt, TextBuilder& out, const Value& value) {
       return;
     case Kind::view:
       out.append(fmt::format("{}([", type_name(value)), Origin::data);
-      append_items(rt, out, to_vector(rt, value));
+      append_items(rt, out, items_of(to_list(rt, value)));
       out.append("])", Origin::data);
       return;
     case Kind::range: append_range(out, value.as<RangeObject>()); return;

@@ -146,8 +146,14 @@ struct ViewObject : Object {
 };
 
 struct RangeObject : Object {
-  RangeObject(std::int64_t a, std::int64_t s, std::int64_t n) : Object(Kind::range), start(a), step(s), length(n) {}
+  RangeObject(std::int64_t a, std::int64_t z, std::int64_t s, std::int64_t n)
+      : Object(Kind::range), start(a), stop(z), step(s), length(n) {}
+  std::int64_t at(std::int64_t index) const {  // wraps on the way, never at the end
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(start) +
+                                     static_cast<std::uint64_t>(index) * static_cast<std::uint64_t>(step));
+  }
   std::int64_t start;
+  std::int64_t stop;
   std::int64_t step;
   std::int64_t length;
 };
@@ -209,9 +215,11 @@ std::uint64_t hash(Runtime& rt, const Value& value);                     // Type
 bool contains(Runtime& rt, const Value& container, const Value& item);   // item in container
 bool is_iterable(const Value& value);
 bool has_length(const Value& value);
-std::int64_t length(Runtime& rt, const Value& value);           // len(x)
-Value iterate(Runtime& rt, const Value& value);                 // iter(x): an iterator
-std::vector<Value> to_vector(Runtime& rt, const Value& value);  // list(x), unpacked
+std::int64_t length(Runtime& rt, const Value& value);  // len(x)
+Value iterate(Runtime& rt, const Value& value);        // iter(x): an iterator
+Value to_list(Runtime& rt, const Value& value);        // list(x): a new list
+Value as_sequence(Runtime& rt, const Value& value);    // x itself when it is a list or tuple, else list(x)
+inline const std::vector<Value>& items_of(const Value& sequence) { return sequence.as<SequenceObject>().items; }
 
 // str(x) and repr(x) with the provenance of the strings inside.
 Value to_string(Runtime& rt, const Value& value);

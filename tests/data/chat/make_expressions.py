@@ -172,7 +172,7 @@ def main():
         except Exception as error:
             case["error"] = f"{type(error).__name__}: {error}"
         text = case.get("ok", "")
-        if re.search(r" at 0x|<(function|bound|built-in|generator|jinja2|Macro|Loop|list_|dict_|reversed|class|Cycler|Joiner)|\w+ object", text, re.IGNORECASE) or len(text) > 3000:
+        if re.search(r" at 0x|<(function|bound|built-in|generator|jinja2|Macro|Loop|list_|dict_|reversed|class|Cycler|Joiner)|\w+ object|\dj\)", text, re.IGNORECASE) or len(text) > 3000:
             continue
         if "error" in case and R.random() < 0.7:
             continue  # too many random expressions are type errors
