@@ -78,7 +78,7 @@ ForeignFile recognise_foreign(std::span<const std::byte> bytes) {
   if (starts_with_ignoring_case(trimmed, "<!doctype html") || starts_with_ignoring_case(trimmed, "<html")) {
     return {"an HTML page", "the server answered with a web page: check the address, and whether it needs a login"};
   }
-  if (trimmed.starts_with("{") && is_text(head)) return {"a JSON text", "give the path of a model file"};
+  if (trimmed.starts_with('{') && is_text(head)) return {"a JSON text", "give the path of a model file"};
   if (std::all_of(head.begin(), head.end(), [](char c) { return c == 0; })) {
     return {"a file that starts with zero bytes", "the download did not finish: fetch it again"};
   }

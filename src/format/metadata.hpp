@@ -47,30 +47,30 @@ struct MetadataValue {
 // A vector of views is `std::vector<std::string_view>(strings.begin(), strings.end())`.
 class StringArray {
  public:
-  class iterator {
+  class Iterator {
    public:
     using iterator_category = std::forward_iterator_tag;
     using value_type = std::string_view;
     using difference_type = std::ptrdiff_t;
     using pointer = const std::string_view*;
     using reference = std::string_view;
-    iterator() = default;
-    explicit iterator(const std::byte* at) : at_(at) {}
+    Iterator() = default;
+    explicit Iterator(const std::byte* at) : at_(at) {}
     std::string_view operator*() const { return {reinterpret_cast<const char*>(at_) + 8, length()}; }
-    iterator& operator++() {
+    Iterator& operator++() {
       at_ += 8 + length();
       return *this;
     }
-    iterator operator++(int) {
-      iterator before = *this;
+    Iterator operator++(int) {
+      Iterator before = *this;
       ++*this;
       return before;
     }
-    bool operator==(const iterator&) const = default;
+    bool operator==(const Iterator&) const = default;
 
    private:
     std::size_t length() const {
-      std::uint64_t n;
+      std::uint64_t n = 0;
       std::memcpy(&n, at_, sizeof n);
       return static_cast<std::size_t>(n);
     }
@@ -82,8 +82,8 @@ class StringArray {
   StringArray(std::span<const std::byte> bytes, std::uint64_t count) : bytes_(bytes), count_(count) {}
   std::size_t size() const { return static_cast<std::size_t>(count_); }
   bool empty() const { return count_ == 0; }
-  iterator begin() const { return iterator(bytes_.data()); }
-  iterator end() const { return iterator(bytes_.data() + bytes_.size()); }
+  Iterator begin() const { return Iterator(bytes_.data()); }
+  Iterator end() const { return Iterator(bytes_.data() + bytes_.size()); }
 
  private:
   std::span<const std::byte> bytes_;

@@ -34,6 +34,7 @@ std::vector<std::string> merged_environment(const std::vector<std::pair<std::str
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> out;
+  out.reserve(strings.size() + 1);
   for (std::string& text : strings) out.push_back(text.data());
   out.push_back(nullptr);
   return out;

@@ -37,7 +37,7 @@ std::optional<fs::path> find_in_hub_cache(const fs::path& cache, const HubFile& 
   const fs::path repository = cache / folder;
   if (auto commit = read_file(repository / "refs" / "main", kMaxRefBytes)) {
     while (!commit->empty() && (commit->back() == '\n' || commit->back() == ' ')) commit->pop_back();
-    const fs::path path = repository / "snapshots" / *commit / file.file;
+    fs::path path = repository / "snapshots" / *commit / file.file;
     if (!commit->empty() && commit->find('/') == commit->npos && is_file(path)) return path;
   }
   std::optional<fs::path> newest;
