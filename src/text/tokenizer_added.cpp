@@ -36,9 +36,16 @@ std::size_t skip_space_back(std::string_view text, std::size_t at, std::size_t l
   return at;
 }
 
+// What Rust's \w is, which decides single_word: also letter numbers, joiners and circled letters.
+bool is_wide_word(char32_t c) {
+  const bool circled = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+                       (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+  return is_word(c) || category(c) == Category::Nl || c == 0x200C || c == 0x200D || circled;
+}
+
 bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
-  const bool touches_left = begin > 0 && is_word(code_point_at(text, previous(text, begin)).value);
-  const bool touches_right = end < text.size() && is_word(code_point_at(text, end).value);
+  const bool touches_left = begin > 0 && is_wide_word(code_point_at(text, previous(text, begin)).value);
+  const bool touches_right = end < text.size() && is_wide_word(code_point_at(text, end).value);
   return !touches_left && !touches_right;
 }
 
