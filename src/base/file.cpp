@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -91,6 +92,7 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path, MapOption
   }
   file.data_ = static_cast<const std::byte*>(data);
   file.mapped_ = true;
+  file.file_backed_ = options.map && !options.lock;
   if (!options.map) {
     if (const int error = read_exactly(fd.get(), static_cast<char*>(data), file.size_)) {
       return tl::unexpected(errno_error(error, "read", path));
@@ -112,6 +114,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(mapped_, other.mapped_);
+  std::swap(file_backed_, other.file_backed_);
   std::swap(path_, other.path_);
   return *this;
 }
@@ -122,6 +125,14 @@ MappedFile::~MappedFile() {
 
 void MappedFile::prefetch() const {
   if (mapped_) ::madvise(const_cast<std::byte*>(data_), size_, MADV_WILLNEED);
+}
+
+void MappedFile::release(std::size_t offset, std::size_t size) const {
+  if (!file_backed_ || offset >= size_) return;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = (offset + page - 1) / page * page;
+  const std::size_t end = (offset + std::min(size, size_ - offset)) / page * page;
+  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {

@@ -33,11 +33,15 @@ class MappedFile {
   const std::filesystem::path& path() const { return path_; }
   // Starts reading the bytes into the page cache; a hint, never an error.
   void prefetch() const;
+  // Lets the system take back the whole pages of [offset, offset + size): they are read from the file again when
+  // touched. A hint, for bytes that were read once (a vocabulary); does nothing where the file was not mapped.
+  void release(std::size_t offset, std::size_t size) const;
 
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  bool mapped_ = false;
+  bool mapped_ = false;     // there is memory to unmap
+  bool file_backed_ = false;  // and its pages are the file's, not locked
   std::filesystem::path path_;
 };
 

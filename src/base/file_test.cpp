@@ -20,6 +20,22 @@ TEST(File, WritesAtomicallyAndReadsBack) {
     EXPECT_EQ(file->bytes().size(), 11u);
     MappedFile moved = std::move(*file);
     EXPECT_EQ(static_cast<char>(moved.bytes()[6]), 'w');
+    moved.release(0, moved.bytes().size());  // never changes what is there
+    EXPECT_EQ(static_cast<char>(moved.bytes()[6]), 'w');
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(File, ReleasedPagesComeBack) {
+  const auto path = temporary("adze_release_test.bin");
+  const std::string text(100'000, 'r');
+  ASSERT_TRUE(write_file_atomic(path, text));
+  for (const bool map : {true, false}) {
+    const auto file = MappedFile::open(path, {.map = map});
+    ASSERT_TRUE(file);
+    file->release(5, 90'000);
+    file->release(200'000, 1);
+    for (const std::byte b : file->bytes()) ASSERT_EQ(static_cast<char>(b), 'r');
   }
   std::filesystem::remove(path);
 }

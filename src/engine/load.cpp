@@ -13,8 +13,8 @@ namespace adze::engine {
 namespace {
 
 // Rows of one forward. More reuse each weight that was loaded and unpacked, but scratch and the wait for other requests
-// grow with it.
-constexpr int kDefaultChunk = 256;
+// grow with it: 256 rows prefill SmolLM2 3 % faster and cost 2.7 MB more.
+constexpr int kDefaultChunk = 128;
 
 // The context that automatic sizing leaves other programs: an eighth of what is available.
 std::uint64_t with_headroom(std::uint64_t available) { return available - available / 8; }
@@ -162,6 +162,8 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   parts.model = model;
   parts.plan = &model->plan();
   ADZE_TRY(parts.tokenizer, model::load_tokenizer(model->metadata(), model));
+  // The vocabulary was read once, merges and all; the few pieces that are printed later come back one page at a time.
+  for (const format::GgufShard& shard : model->weights().file().shards()) shard.map.release(0, shard.data_offset);
   const std::int64_t context = model->plan().context_length;
   const backend::PrepareOptions prepare = prepare_options(options, context);
   ADZE_TRY(parts.backend, backend::prepare(model->plan(), prepare));
