@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "format/inspect.hpp"
@@ -116,7 +117,7 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_EQ(view->type, tensor::DType::f32);
   EXPECT_EQ(view->shape.rank, 2);
   EXPECT_EQ(view->columns(), 3);
-  EXPECT_EQ(std::memcmp(view->bytes.data(), floats.data(), 24), 0);
+  EXPECT_TRUE(std::ranges::equal(view->bytes, std::as_bytes(std::span(floats))));
   EXPECT_EQ(file.find("ids")->dtype, "I32");
   EXPECT_THAT(file.metadata(), ElementsAre(std::pair<std::string, std::string>("made by", "adze")));
   const auto report = inspect(path);
