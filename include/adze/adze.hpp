@@ -26,11 +26,11 @@ enum class KvCacheType : std::uint8_t { automatic, f32, f16, q8_0 };  // automat
 
 // Replaces what the file says about rotary embedding; unset fields keep it.
 struct RopeOverride {
-  std::optional<std::string> scaling;  // "none", "linear", "yarn", "llama3"
-  std::optional<float> frequency_base;
-  std::optional<float> frequency_scale;  // 1 / factor
-  std::optional<float> scaling_factor;
-  std::optional<std::int64_t> original_context;
+  std::optional<std::string> scaling{};  // "none", "linear", "yarn", "llama3"
+  std::optional<float> frequency_base{};
+  std::optional<float> frequency_scale{};  // 1 / factor
+  std::optional<float> scaling_factor{};
+  std::optional<std::int64_t> original_context{};
 };
 
 struct LoadOptions {
@@ -41,10 +41,10 @@ struct LoadOptions {
   bool use_mmap = true;
   bool lock_memory = false;
   int chunk = 0;  // prompt rows per forward; 0: chosen. Never changes a result.
-  RopeOverride rope;
-  std::optional<std::string> chat_template;  // Jinja source instead of the model's own
+  RopeOverride rope{};
+  std::optional<std::string> chat_template{};  // Jinja source instead of the model's own
   // What strftime_now says in chat templates, in Unix seconds; unset: the time at which a conversation starts.
-  std::optional<std::int64_t> template_time;
+  std::optional<std::int64_t> template_time{};
 };
 
 // --- sampling -------------------------------------------------------------------------------------------------------

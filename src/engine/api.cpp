@@ -1,6 +1,5 @@
 #include "adze/adze.hpp"
 
-#include <chrono>
 #include <utility>
 
 #include "engine/api_impl.hpp"
@@ -78,9 +77,7 @@ Result<Conversation> Engine::start_conversation() {
     return fail(ErrorCode::unsupported_feature, "the model has no chat template",
                 "give one with --chat-template FILE, or continue text with `adze generate`");
   }
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const std::int64_t seconds =
-      parts.template_time.value_or(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+  const std::int64_t seconds = parts.template_time ? *parts.template_time : parts.host.unix_seconds();
   return Conversation(std::make_unique<ConversationImpl>(impl_->core, *parts.chat_template, text::civil_time(seconds)));
 }
 

@@ -15,11 +15,9 @@ using engine::ScriptedBackend;
 
 // An engine of `context` positions over a scripted model; `backend` looks at what the model was asked to do.
 struct Scripted {
-  explicit Scripted(ScriptedBackend::Model model, std::int64_t context = 1024, int chunk = 64)
-      : Scripted(engine::test_vocabulary({}), std::move(model), context, chunk) {}
-  Scripted(std::shared_ptr<const text::Tokenizer> vocabulary, ScriptedBackend::Model model, std::int64_t context,
-           int chunk)
-      : tokenizer(std::move(vocabulary)) {
+  explicit Scripted(ScriptedBackend::Model model, std::int64_t context = 1024, int chunk = 64,
+                    engine::Host host = engine::system_host())
+      : tokenizer(engine::test_vocabulary({})) {
     engine::CoreParts parts;
     const auto pages = static_cast<std::int32_t>((context + 63) / 64);
     auto made = std::make_unique<ScriptedBackend>(
@@ -31,6 +29,7 @@ struct Scripted {
     parts.tokenizer = tokenizer;
     parts.chat_template = text::fallback_chat_template();
     parts.template_time = 0;
+    parts.host = host;
     parts.info.vocabulary = tokenizer->size();
     parts.info.context = context;
     parts.max_batch_rows = chunk;
@@ -169,6 +168,26 @@ TEST(Engine, CancelsBetweenSteps) {
   EXPECT_EQ(in_prompt->text, "");
   EXPECT_EQ(in_prompt->statistics.prompt_tokens, 48);
   EXPECT_EQ(s.backend->rows_run() - before, 48);
+}
+
+double fake_time = 0;
+
+// Each look at the clock finds a second gone.
+TEST(Engine, MeasuresWithItsHostsClock) {
+  fake_time = 0;
+  Scripted s(ScriptedBackend::play({65, 66}, 3, 0), 1024, 64,
+             {.seconds = [] { return fake_time++; },
+              .unix_seconds = [] { return std::int64_t{0}; },
+              .seed = [] { return std::uint64_t{77}; }});
+  GenerateOptions options = greedy(3);
+  options.sampling.seed.reset();
+  const auto result = s.engine->generate(kPrompt, options, nullptr);
+  EXPECT_EQ(result->seed, 77u);
+  EXPECT_EQ(result->statistics.prompt_seconds, 1);    // the start, the first token
+  EXPECT_EQ(result->statistics.generate_seconds, 1);  // the end
+  EXPECT_EQ(result->statistics.generated_tokens, 3);
+  EXPECT_EQ(result->statistics.prompt_rate(), 3);
+  EXPECT_EQ(result->statistics.generate_rate(), 2);
 }
 
 TEST(Engine, EvaluatesWantedRows) {

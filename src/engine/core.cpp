@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <random>
 #include <utility>
 
 #include "base/check.hpp"
@@ -17,15 +15,6 @@ namespace {
 
 // evaluate() wants up to every row's logits: batches are cut so that they stay below this.
 constexpr std::int64_t kMaxLogitBytes = 64 << 20;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-std::uint64_t draw_seed() {
-  std::random_device device;
-  return static_cast<std::uint64_t>(device()) << 32 | device();
-}
 
 // Detaches the backend's observer again, whatever happens.
 class Observing {
@@ -73,9 +62,9 @@ void Core::make_room(const Sequence& sequence, std::int64_t length) {
 
 Result<Generation> Core::generate(Sequence& sequence, std::vector<std::int32_t> prompt, const GenerateOptions& options,
                                   const OnText& on_text) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = parts_.host.seconds();
   ADZE_TRY_STATUS(check_ids(prompt));
-  const std::uint64_t seed = options.sampling.seed ? *options.sampling.seed : draw_seed();
+  const std::uint64_t seed = options.sampling.seed ? *options.sampling.seed : parts_.host.seed();
   ADZE_TRY(Request request, make_request(options, seed));
   const std::int64_t prompt_tokens = std::ssize(prompt);
   const std::int64_t most = request.max_tokens == 0 ? info().context : info().context - 1;
@@ -99,12 +88,12 @@ Result<Generation> Core::generate(Sequence& sequence, std::vector<std::int32_t> 
     }
     make_room(sequence, std::min(sequence.length(), sequence.kv.length() + parts_.max_batch_rows));
     loop_.step(running);
-    if (decoding.sampled_tokens() == 1) result.statistics.prompt_seconds = seconds_since(start);
+    if (decoding.sampled_tokens() == 1) result.statistics.prompt_seconds = parts_.host.seconds() - start;
     const std::string_view piece = decoding.take_text();
     if (!piece.empty() && on_text && !on_text(piece)) decoding.cancel();
   }
   if (decoding.error()) return tl::unexpected(*decoding.error());
-  const double total = seconds_since(start);
+  const double total = parts_.host.seconds() - start;
   Statistics& statistics = result.statistics;
   if (decoding.sampled_tokens() == 0) {  // cancelled before the first token, or none was asked for
     statistics.prompt_tokens = std::max<std::int64_t>(sequence.kv.length() - statistics.reused_tokens, 0);

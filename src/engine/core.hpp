@@ -1,5 +1,5 @@
-// What one loaded engine is made of, behind the API. The API's own layer: it reads the steady clock for statistics and
-// draws a seed where none was given; everything below it takes both as arguments.
+// What one loaded engine is made of, behind the API: model, backend, pages, the step loop, and what conversations
+// share.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "adze/adze.hpp"
 #include "backend/backend.hpp"
 #include "cache/page_pool.hpp"
+#include "engine/host.hpp"
 #include "engine/step_loop.hpp"
 #include "ops/plan.hpp"
 #include "text/chat_template.hpp"
@@ -27,6 +28,7 @@ struct CoreParts {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::optional<text::ChatTemplate> chat_template;
   std::optional<Error> template_error;  // why the model's own template cannot be used
+  Host host = system_host();
   std::optional<std::int64_t> template_time;
   GenerateOptions defaults;
   ModelInfo info;  // vocabulary and context are read from it
