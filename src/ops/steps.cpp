@@ -15,7 +15,27 @@ struct Name {
   std::string_view operator()(const Head&) const { return "Head"; }
 };
 
+struct Accesses {
+  Access operator()(const Embed& s) const { return {{}, {s.out}}; }
+  Access operator()(const Norm& s) const { return {{s.in}, {s.out}}; }
+  Access operator()(const ResidualNorm& s) const {
+    Access access{{s.residual}, {s.residual, s.out}};
+    for (const auto& addend : s.addends) access.reads.push_back(addend.in);
+    return access;
+  }
+  Access operator()(const Project& s) const { return {{s.in}, {s.out}}; }
+  Access operator()(const AttentionPrep& s) const { return {{s.in}, {s.out}}; }
+  Access operator()(const Attend& s) const { return {{s.in}, {s.out}}; }
+  Access operator()(const ProjectAdd& s) const {
+    return s.add ? Access{{s.in, s.out}, {s.out}} : Access{{s.in}, {s.out}};
+  }
+  Access operator()(const GatedPair& s) const { return {{s.in}, {s.out}}; }
+  Access operator()(const Head& s) const { return {{s.in}, {}}; }
+};
+
 }  // namespace
+
+Access step_access(const Step& step) { return std::visit(Accesses{}, step); }
 
 std::string_view step_name(const Step& step) { return std::visit(Name{}, step); }
 

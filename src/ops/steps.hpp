@@ -88,8 +88,8 @@ struct AttentionPrep {
   int heads = 0, kv_heads = 0, head_size = 0;
   bool has_q_norm = false, has_k_norm = false;
   NormSpec q_norm{}, k_norm{};  // over each head
-  int rope = 0;                // index into Plan::ropes; -1: none
-  BufferId in = -1, out = -1;  // in [heads*hd + 2*kv_heads*hd], out [heads*hd]
+  int rope = 0;                 // index into Plan::ropes; -1: none
+  BufferId in = -1, out = -1;   // in [heads*hd + 2*kv_heads*hd], out [heads*hd]
 };
 
 // out = softmax(softcap(scale * q k^T) restricted to visible positions) v, over the sequence's cached k and v *as
@@ -136,5 +136,11 @@ struct Head {
 using Step = std::variant<Embed, Norm, ResidualNorm, Project, AttentionPrep, Attend, ProjectAdd, GatedPair, Head>;
 
 std::string_view step_name(const Step& step);
+
+// The buffers a step reads and writes; a buffer that it adds to is in both. Hazards and lifetimes follow from these.
+struct Access {
+  std::vector<BufferId> reads, writes;
+};
+Access step_access(const Step& step);
 
 }  // namespace adze::ops

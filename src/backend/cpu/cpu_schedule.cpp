@@ -1,6 +1,7 @@
 #include "backend/cpu/cpu_schedule.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "base/check.hpp"
@@ -34,6 +35,7 @@ class Builder {
       out_.dispatches.push_back(std::move(dispatch));
     }
     find_quantised_outputs();
+    share_slots();
     describe();
     return std::move(out_);
   }
@@ -104,6 +106,53 @@ class Builder {
       if (const auto* attend = std::get_if<ops::Attend>(&step)) dispatch.quantise_output = wants(attend->out);
       if (const auto* gated = std::get_if<ops::GatedPair>(&step)) dispatch.quantise_output = wants(gated->out);
       if (const auto* project = std::get_if<ops::Project>(&step)) dispatch.quantise_output = wants(project->out);
+    }
+  }
+
+  // Which buffers hold something at the same time: walking backwards, all that a step reads, writes or leaves alive.
+  std::vector<std::set<int>> conflicts() const {
+    std::vector<std::set<int>> conflicts(plan_.buffers.size());
+    std::set<int> alive;
+    for (auto step = plan_.steps.rbegin(); step != plan_.steps.rend(); ++step) {
+      const ops::Access access = ops::step_access(*step);
+      std::set<int> together = alive;
+      together.insert(access.reads.begin(), access.reads.end());
+      together.insert(access.writes.begin(), access.writes.end());
+      for (const int a : together) conflicts[static_cast<std::size_t>(a)].insert(together.begin(), together.end());
+      for (const int written : access.writes) alive.erase(written);
+      alive.insert(access.reads.begin(), access.reads.end());
+    }
+    return conflicts;
+  }
+
+  // Widest first, each into the first slot that is free of its conflicts. Buffers with padding stay alone: kernels rely
+  // on its zeros.
+  void share_slots() {
+    const auto conflicting = conflicts();
+    std::vector<int> order(out_.buffers.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return out_.buffers[static_cast<std::size_t>(a)].width > out_.buffers[static_cast<std::size_t>(b)].width;
+    });
+    std::vector<std::vector<int>> members;
+    for (const int id : order) {
+      BufferUse& use = out_.buffers[static_cast<std::size_t>(id)];
+      const auto fits = [&](const std::vector<int>& slot) {
+        const bool padded = use.width != use.stride || out_.buffers[static_cast<std::size_t>(slot.front())].width !=
+                                                           out_.buffers[static_cast<std::size_t>(slot.front())].stride;
+        return !padded && std::none_of(slot.begin(), slot.end(), [&](int other) {
+          return conflicting[static_cast<std::size_t>(id)].contains(other);
+        });
+      };
+      auto slot = std::find_if(members.begin(), members.end(), fits);
+      if (slot == members.end()) {
+        slot = members.insert(members.end(), std::vector<int>{});
+        out_.slots.push_back(use);
+      }
+      slot->push_back(id);
+      use.slot = static_cast<int>(slot - members.begin());
+      out_.slots[static_cast<std::size_t>(use.slot)].int8_32 |= use.int8_32;
+      out_.slots[static_cast<std::size_t>(use.slot)].int8_256 |= use.int8_256;
     }
   }
 

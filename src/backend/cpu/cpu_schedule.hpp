@@ -30,14 +30,16 @@ struct Dispatch {
 struct BufferUse {
   int width = 0, stride = 0;  // floats; stride is width padded to 16
   bool int8_32 = false, int8_256 = false;
+  int slot = 0;  // buffers that are never alive together share one
 };
 
 struct CpuSchedule {
   std::vector<Dispatch> dispatches;
   std::vector<BufferUse> buffers;
-  BufferUse head_input;         // the head's normed rows
-  int spare_stride = 0;         // floats per row for the second half of a gated pair of two weight types
-  std::size_t panel_bytes = 0;  // largest panel of any matrix product
+  std::vector<BufferUse> slots;  // the largest of the buffers that share each
+  BufferUse head_input;          // the head's normed rows
+  int spare_stride = 0;          // floats per row for the second half of a gated pair of two weight types
+  std::size_t panel_bytes = 0;   // largest panel of any matrix product
   int max_heads = 0, max_padded_head = 0, max_partitions = 0;
   KvFormat kv_format = KvFormat::f16;
   backend::Schedule described;  // for people and digests

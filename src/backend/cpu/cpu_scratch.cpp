@@ -40,7 +40,16 @@ template <class Source>
 void lay_out(Source& source, Scratch& s, const CpuSchedule& schedule, const ops::Plan& plan, int row_count,
              int threads) {
   const auto rows = static_cast<std::size_t>(row_count);
-  for (const BufferUse& use : schedule.buffers) s.buffers.push_back(activation(source, use, rows));
+  std::vector<ActivationBuffer> slots;
+  for (const BufferUse& use : schedule.slots) slots.push_back(activation(source, use, rows));
+  for (const BufferUse& use : schedule.buffers) {
+    ActivationBuffer b = slots[static_cast<std::size_t>(use.slot)];
+    b.width = use.width;
+    b.stride = static_cast<std::size_t>(use.stride);
+    if (!use.int8_32) b.int8_32 = {};
+    if (!use.int8_256) b.int8_256 = {};
+    s.buffers.push_back(b);
+  }
   s.head_input = activation(source, schedule.head_input, rows);
   s.spare = source.template take<float>(rows * static_cast<std::size_t>(schedule.spare_stride));
   const auto padded = static_cast<std::size_t>(schedule.max_padded_head);
