@@ -18,13 +18,10 @@ std::span<const std::int32_t> tail(std::span<const std::int32_t> history, int wi
 
 }  // namespace
 
-Scratch::Scratch(int vocabulary, std::int64_t longest_history) {
-  const auto v = static_cast<std::size_t>(vocabulary);
-  row_.resize(v);
-  weights_.resize(v);
-  counts_.resize(v);
+Scratch::Scratch(int vocabulary, std::int64_t longest_history) : vocabulary_(static_cast<std::size_t>(vocabulary)) {
+  // Address space only, until they are filled.
   dry_lengths_.reserve(static_cast<std::size_t>(longest_history));
-  candidates_.reserve(v);
+  candidates_.reserve(vocabulary_);
 }
 
 Result<Sampler> Sampler::create(SamplerParameters parameters, int vocabulary) {
@@ -45,6 +42,7 @@ Result<Sampler> Sampler::create(SamplerParameters parameters, int vocabulary) {
 
 void Sampler::edit(std::span<float> row, std::span<const std::int32_t> history, Scratch& scratch) const {
   for (const auto& [id, bias] : parameters_.logit_bias) row[static_cast<std::size_t>(id)] += bias;
+  if (has_penalties_ || has_dry_) scratch.counts_.resize(scratch.vocabulary_);
   if (has_penalties_) apply_penalties(row, tail(history, parameters_.penalty_window), parameters_, scratch.counts_);
   if (has_dry_) {
     const auto recent = tail(history, parameters_.dry_window);
@@ -66,10 +64,9 @@ Result<std::int32_t> Sampler::sample(std::span<const float> logits, std::span<co
   }
   std::span<const float> row = logits;
   if (has_penalties_ || has_dry_ || !parameters_.logit_bias.empty() || !parameters_.banned.empty()) {
-    std::copy(logits.begin(), logits.end(), scratch.row_.begin());
-    const std::span<float> edited(scratch.row_.data(), logits.size());
-    edit(edited, history, scratch);
-    row = edited;
+    scratch.row_.assign(logits.begin(), logits.end());
+    edit(scratch.row_, history, scratch);
+    row = scratch.row_;
     scan = scan_row(row);
     if (!(scan.max <= std::numeric_limits<float>::max())) {
       return fail(ErrorCode::invalid_argument, "penalties and biases push a logit beyond the range of float32");
@@ -94,6 +91,7 @@ std::int32_t Sampler::pick(std::span<const float> row, float max, PositionNoise 
   } else if (typical) {
     take_all(row, candidates);
   } else if (top_p) {
+    scratch.weights_.resize(scratch.vocabulary_);
     take_top_p(row, max, p.top_p, scratch.weights_, candidates);
     top_p = false;
   } else if (min_p) {

@@ -18,7 +18,8 @@
 
 namespace adze::sample {
 
-// Working memory, shared by all samplers of one thread: sampling allocates nothing.
+// Working memory, shared by all samplers of one thread. Each part grows to its full size when it is first needed; after
+// that, sampling allocates nothing.
 class Scratch {
  public:
   // `longest_history`: tokens that any history will have.
@@ -26,6 +27,7 @@ class Scratch {
 
  private:
   friend class Sampler;
+  std::size_t vocabulary_;
   std::vector<float> row_;                 // [V]
   std::vector<float> weights_;             // [V]
   std::vector<std::int32_t> counts_;       // [V], zeros between calls
