@@ -38,6 +38,7 @@ inline constexpr int kMaxBatchRows = 4096;
 // --- templates (text/jinja): template_error
 // ----------------------------------------------------------------------------
 inline constexpr std::uint64_t kTemplateMaxSourceBytes = 1u << 20;
+inline constexpr std::size_t kTemplateMaxTokens = 100'000;
 inline constexpr std::uint64_t kTemplateMaxOutputBytes = 16u << 20;
 inline constexpr std::uint64_t kTemplateMaxSteps = 5'000'000;
 inline constexpr int kTemplateMaxDepth = 100;       // macro calls, nested statements, nested parentheses

@@ -72,8 +72,9 @@ struct Chunk {
   bool space;
 };
 
-// Words and the spaces between them; with `hyphens`, a word may end behind a hyphen between letters.
-std::vector<Chunk> chunks_of(const StringObject& line, bool hyphens) {
+// Words and the spaces between them, charged to the render twice their size for the vector's growth; with `hyphens`, a
+// word may end behind a hyphen between letters.
+std::vector<Chunk> chunks_of(Runtime& rt, const StringObject& line, bool hyphens) {
   std::vector<Chunk> out;
   const std::string_view text = line.text;
   const auto blank = [](char32_t c) { return (c >= 9 && c <= 13) || c == ' '; };
@@ -84,9 +85,11 @@ std::vector<Chunk> chunks_of(const StringObject& line, bool hyphens) {
     const char32_t c = decode_at(text, at);
     const bool after_hyphen = hyphens && before == '-' && is_alpha(before_that) && is_alpha(c);
     const bool fresh = out.empty() || out.back().space != blank(c) || after_hyphen;
-    if (fresh)
+    if (fresh) {
+      rt.heap.step();
+      rt.heap.charge(2 * sizeof(Chunk));
       out.push_back({from, at, 1, blank(c)});
-    else {
+    } else {
       out.back().to = at;
       ++out.back().width;
     }
@@ -98,8 +101,8 @@ std::vector<Chunk> chunks_of(const StringObject& line, bool hyphens) {
 
 void wrap_line(Runtime& rt, const StringObject& line, std::int64_t width, bool break_long, bool hyphens,
                std::vector<Value>& out) {
-  std::vector<Chunk> chunks = chunks_of(line, hyphens);
-  rt.heap.step(chunks.size());
+  std::vector<Chunk> chunks = chunks_of(rt, line, hyphens);
+  const std::uint64_t charged = 2 * sizeof(Chunk) * chunks.size();
   std::size_t at = 0;
   bool first = true;
   while (at < chunks.size()) {
@@ -139,6 +142,7 @@ void wrap_line(Runtime& rt, const StringObject& line, std::int64_t width, bool b
     if (end == at) break;  // nothing fits: width is not positive
     at = end;
   }
+  rt.heap.refund(charged);
 }
 
 Value filter_wordwrap(Runtime& rt, const Value& v, const Arguments& arguments) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/limits.hpp"
 #include "text/jinja/error.hpp"
 #include "text/jinja/unicode.hpp"
 
@@ -47,7 +48,7 @@ class Lexer {
   }
   std::size_t skip_space(std::size_t i) const;
   void move_to(std::size_t end);
-  void push(TokenKind kind, std::string text) { tokens_.push_back({kind, line_, std::move(text), {}, 0}); }
+  void push(TokenKind kind, std::string text);
   void push_data(std::size_t end, char sign, bool variable);
   bool raw_begin(std::size_t tag, std::size_t& end) const;
   void comment();
@@ -69,6 +70,15 @@ class Lexer {
   std::vector<Token> tokens_;
   std::vector<char> brackets_;  // the closing bracket of each open one
 };
+
+void Lexer::push(TokenKind kind, std::string text) {
+  if (tokens_.size() >= limits::kTemplateMaxTokens)
+    throw Failure{ErrorCode::limit_exceeded,
+                  {},
+                  fmt::format("the chat template has more than {} tokens", limits::kTemplateMaxTokens),
+                  line_};
+  tokens_.push_back({kind, line_, std::move(text), {}, 0});
+}
 
 std::size_t Lexer::skip_space(std::size_t i) const {
   while (i < source_.size()) {
@@ -302,7 +312,7 @@ void Lexer::name() {
   while (is_name_char(at(end)) && end < source_.size()) {
     std::size_t next = end;
     const char32_t code = decode_at(source_, next);
-    if (code >= 0x80 && !is_alpha(code) && !is_numeric(code)) break;
+    if (!is_name_rest(code)) break;
     end = next;
   }
   if (end == pos_) {

@@ -70,6 +70,12 @@ TEST(Limits, DeepSyntax) {
   expect_limit("{{ x" + times(" if y", 5000) + " }}", "operators deep");
 }
 
+TEST(Limits, ManyTokens) {
+  expect_limit(times("{{ a }}", 50000), "tokens");
+  expect_limit("{{ [" + times("1,", 200000) + "] }}", "tokens");
+  expect_limit("{% macro m() %}{% endmacro %}{{ m(*range(20000)) }}", "arguments");
+}
+
 TEST(Limits, DeepValues) {
   expect_limit("{% set n = namespace(x=[]) %}{% for i in range(100000) %}{% set n.x = [n.x] %}{% endfor %}{{ n.x }}",
                "levels deep");

@@ -277,11 +277,7 @@ void append_codes(std::u32string& out, const Mapping& mapping) {
   for (std::size_t i = 1; mapping.codes[i] != 0; ++i) out.push_back(mapping.codes[i]);
 }
 
-Value method_swapcase(Runtime& rt, const Value& self, const Arguments&) {
-  return map_code_points(rt, str(self), [](char32_t c, std::size_t, std::u32string& out) {
-    append_codes(out, is_upper(c) ? to_lower(c) : is_lower(c) ? to_upper(c) : Mapping{{c, 0, 0, 0}});
-  });
-}
+Value method_swapcase(Runtime& rt, const Value& self, const Arguments&) { return swap_case(rt, str(self)); }
 
 Value method_casefold(Runtime& rt, const Value& self, const Arguments&) {
   return map_code_points(rt, str(self),
@@ -419,12 +415,13 @@ Value method_istitle(Runtime& rt, const Value& self, const Arguments&) {
   return Value::boolean(seen);
 }
 
-Value method_isidentifier(Runtime&, const Value& self, const Arguments&) {
+Value method_isidentifier(Runtime& rt, const Value& self, const Arguments&) {
   const std::string& text = str(self).text;
+  rt.heap.step_bytes(text.size());
   for (std::size_t at = 0; at < text.size();) {
     const bool first = at == 0;
     const char32_t code = decode_at(text, at);
-    if (code != '_' && !is_alpha(code) && (first || !is_decimal(code))) return Value::boolean(false);
+    if (!(first ? is_name_start(code) : is_name_rest(code))) return Value::boolean(false);
   }
   return Value::boolean(!text.empty());
 }

@@ -212,6 +212,17 @@ Value title(Runtime& rt, const StringObject& string) {
   });
 }
 
+Value swap_case(Runtime& rt, const StringObject& string) {
+  return map_code_points(rt, string, [&](char32_t c, std::size_t at, std::u32string& out) {
+    if (is_upper(c))
+      append_lower(string, c, at, out);
+    else if (is_lower(c))
+      append_mapping(out, to_upper(c));
+    else
+      out.push_back(c);
+  });
+}
+
 Value escape(Runtime& rt, const StringObject& string) {
   if (string.markup) return const_cast<StringObject*>(&string);
   TextBuilder out(rt);

@@ -71,6 +71,7 @@ Value capitalize(Runtime& rt, const StringObject& string);
 
 // & < > ' " as HTML entities; the result is markup.
 Value escape(Runtime& rt, const StringObject& string);
+Value swap_case(Runtime& rt, const StringObject& string);
 Value title(Runtime& rt, const StringObject& string);
 
 // str.replace; count below 0: all.

@@ -150,6 +150,9 @@ bool is_printable(char32_t code) { return !within(kUnprintable, code); }
 bool is_cased(char32_t code) { return within(kCased, code); }
 bool is_case_ignorable(char32_t code) { return within(kCaseIgnorable, code); }
 
+bool is_name_start(char32_t code) { return code == '_' || within(kNameStart, code); }
+bool is_name_rest(char32_t code) { return within(kNameRest, code); }
+
 bool is_line_break(char32_t code) {
   return (code >= 0x0a && code <= 0x0d) || (code >= 0x1c && code <= 0x1e) || code == 0x85 || code == 0x2028 ||
          code == 0x2029;

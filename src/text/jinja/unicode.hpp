@@ -38,6 +38,8 @@ bool is_space(char32_t code);
 bool is_printable(char32_t code);
 bool is_cased(char32_t code);
 bool is_case_ignorable(char32_t code);
+bool is_name_start(char32_t code);  // of an identifier, `_` included
+bool is_name_rest(char32_t code);
 bool is_line_break(char32_t code);  // what str.splitlines splits at
 
 // The value of a decimal digit of any script, or -1.

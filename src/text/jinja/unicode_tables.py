@@ -64,6 +64,7 @@ print("// clang-format off")
 for name, test in [
     ("kAlpha", str.isalpha), ("kDecimal", str.isdecimal), ("kDigit", str.isdigit), ("kNumeric", str.isnumeric),
     ("kLower", str.islower), ("kUpper", str.isupper), ("kSpace", str.isspace),
+    ("kNameStart", lambda c: c.isidentifier() and c != "_"), ("kNameRest", lambda c: ("a" + c).isidentifier()),
     ("kTitle", lambda c: unicodedata.category(c) == "Lt"),
     ("kUnprintable", lambda c: not c.isprintable()),
     ("kCased", lambda c: c.islower() or c.isupper() or c.istitle()),
