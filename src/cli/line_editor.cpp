@@ -6,20 +6,65 @@
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 
+#include "base/shared_library.hpp"
 #include "cli/console.hpp"
 
 namespace adze::cli {
+namespace {
+
+// The functions of libedit that we call, under their own names.
+struct Libedit {
+  decltype(&::el_init) el_init;
+  decltype(&::el_end) el_end;
+  decltype(&::el_set) el_set;
+  decltype(&::el_gets) el_gets;
+  decltype(&::el_reset) el_reset;
+  decltype(&::history_init) history_init;
+  decltype(&::history_end) history_end;
+  decltype(&::history) history;
+};
+
+std::optional<Libedit> load_libedit() {
+  const auto library = SharedLibrary::load({"libedit.so.2", "libedit.so.0"}, "libedit2");
+  Libedit l{};
+  if (!library || !library->bind(l.el_init, "el_init") || !library->bind(l.el_end, "el_end") ||
+      !library->bind(l.el_set, "el_set") || !library->bind(l.el_gets, "el_gets") ||
+      !library->bind(l.el_reset, "el_reset") || !library->bind(l.history_init, "history_init") ||
+      !library->bind(l.history_end, "history_end") || !library->bind(l.history, "history")) {
+    return std::nullopt;
+  }
+  return l;
+}
+
+}  // namespace
 
 struct LineEditor::Impl {
+  std::optional<Libedit> edit = load_libedit();
   EditLine* editor = nullptr;
   History* history = nullptr;
   std::string prompt;
 
-  static char* show_prompt(EditLine* editor) {
-    void* self = nullptr;
-    el_get(editor, EL_CLIENTDATA, &self);
-    return static_cast<Impl*>(self)->prompt.data();
+  // libedit's prompt function is given the editor only, and there is one terminal.
+  static inline Impl* shown = nullptr;
+  static char* show_prompt(EditLine*) { return shown->prompt.data(); }
+
+  // What is left without the library: the terminal's own line discipline.
+  Outcome read_plain(std::string& line) const {
+    std::fputs(prompt.c_str(), stderr);
+    std::fflush(stderr);
+    line.clear();
+    for (int c = std::getc(stdin); c != '\n'; c = std::getc(stdin)) {
+      if (c == EOF) {
+        const bool was_interrupted = interrupted();
+        clear_interrupt();
+        std::clearerr(stdin);
+        return was_interrupted ? Outcome::interrupted : line.empty() ? Outcome::end : Outcome::line;
+      }
+      line.push_back(static_cast<char>(c));
+    }
+    return Outcome::line;
   }
 };
 
@@ -27,29 +72,33 @@ LineEditor::LineEditor() : impl_(std::make_unique<Impl>()) {
   // The editor counts characters by the locale: one that is not UTF-8 would cut them apart.
   std::setlocale(LC_CTYPE, "");
   if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
-  impl_->editor = el_init("adze", stdin, stderr, stderr);
-  impl_->history = history_init();
+  if (!impl_->edit) return;
+  const Libedit& edit = *impl_->edit;
+  Impl::shown = impl_.get();
+  impl_->editor = edit.el_init("adze", stdin, stderr, stderr);
+  impl_->history = edit.history_init();
   HistEvent event;
-  history(impl_->history, &event, H_SETSIZE, 1000);
-  el_set(impl_->editor, EL_CLIENTDATA, impl_.get());
-  el_set(impl_->editor, EL_PROMPT, &Impl::show_prompt);
-  el_set(impl_->editor, EL_EDITOR, "emacs");
-  el_set(impl_->editor, EL_SIGNAL, 0);
-  el_set(impl_->editor, EL_HIST, history, impl_->history);
+  edit.history(impl_->history, &event, H_SETSIZE, 1000);
+  edit.el_set(impl_->editor, EL_PROMPT, &Impl::show_prompt);
+  edit.el_set(impl_->editor, EL_EDITOR, "emacs");
+  edit.el_set(impl_->editor, EL_SIGNAL, 0);
+  edit.el_set(impl_->editor, EL_HIST, edit.history, impl_->history);
 }
 
 LineEditor::~LineEditor() {
-  history_end(impl_->history);
-  el_end(impl_->editor);
+  if (!impl_->edit) return;
+  impl_->edit->history_end(impl_->history);
+  impl_->edit->el_end(impl_->editor);
 }
 
 LineEditor::Outcome LineEditor::read(std::string_view prompt, std::string& line) {
   impl_->prompt = prompt;
+  if (!impl_->edit) return impl_->read_plain(line);
   int count = 0;
-  const char* text = el_gets(impl_->editor, &count);
+  const char* text = impl_->edit->el_gets(impl_->editor, &count);
   if (interrupted()) {
     clear_interrupt();
-    el_reset(impl_->editor);
+    impl_->edit->el_reset(impl_->editor);
     std::fputc('\n', stderr);
     return Outcome::interrupted;
   }
@@ -60,8 +109,9 @@ LineEditor::Outcome LineEditor::read(std::string_view prompt, std::string& line)
 }
 
 void LineEditor::remember(const std::string& line) {
+  if (!impl_->edit) return;
   HistEvent event;
-  history(impl_->history, &event, H_ENTER, line.c_str());
+  impl_->edit->history(impl_->history, &event, H_ENTER, line.c_str());
 }
 
 }  // namespace adze::cli

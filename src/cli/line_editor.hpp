@@ -1,4 +1,4 @@
-// Reads lines from a terminal with editing and history (libedit).
+// Reads lines from a terminal with editing and history (libedit, loaded at run time; without it, plain lines).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "hub/curl_library.hpp"
 
-#include "hub/shared_library.hpp"
+#include "base/shared_library.hpp"
 
 namespace adze::hub {
 namespace {

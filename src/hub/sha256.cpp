@@ -8,7 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
-#include "hub/shared_library.hpp"
+#include "base/shared_library.hpp"
 
 namespace adze::hub {
 namespace {

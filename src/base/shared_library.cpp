@@ -1,8 +1,8 @@
-#include "hub/shared_library.hpp"
+#include "base/shared_library.hpp"
 
 #include <dlfcn.h>
 
-namespace adze::hub {
+namespace adze {
 
 Result<SharedLibrary> SharedLibrary::load(std::initializer_list<const char*> names, const char* package) {
   for (const char* name : names) {
@@ -14,4 +14,4 @@ Result<SharedLibrary> SharedLibrary::load(std::initializer_list<const char*> nam
 
 void* SharedLibrary::symbol(const char* name) const { return ::dlsym(handle_, name); }
 
-}  // namespace adze::hub
+}  // namespace adze
