@@ -40,7 +40,8 @@ def main():
             composes = second != 0 and ucd.normalize("NFC", chr(c)) == chr(c)
             decompositions.append((c, first, second, int(composes)))
 
-    print(f"// Made by tools/make_unicode_tables.py from Unicode {VERSION}; do not edit. A table, so longer than other files.")
+    print("// Longer than 600 lines: a generated table.")
+    print(f"// Made by tools/make_unicode_tables.py from Unicode {VERSION}; do not edit.")
     print('#include "text/unicode_tables.hpp"\n\nnamespace adze::text::tables {\n')
     print(f"const std::uint8_t kCategoryBlocks[{len(blocks) * BLOCK}] = {{{rows([c for b in blocks for c in b], 32)}}};\n")
     print(f"const std::uint16_t kCategoryIndex[{len(index)}] = {{{rows(index)}}};\n")

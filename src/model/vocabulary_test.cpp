@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -20,7 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 using text::TokenId;
 using text::Tokenizer;
-using text::vectors::outside;
+
+// A folder or file outside the repository; empty when the variable is not set.
+fs::path outside(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? fs::path() : fs::path(value);
+}
 
 std::shared_ptr<const Tokenizer> open_tokenizer(const fs::path& path) {
   auto file = format::GgufFile::open(path);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <map>
 #include <string>
 #include <vector>
@@ -150,23 +150,24 @@ TEST(Decode, GivesBackEveryText) {
   }
 }
 
-void expect_quick(const Tokenizer& tokenizer, const std::string& unit, std::size_t bytes, std::chrono::seconds limit) {
+// Processor time, so that a busy machine does not fail the test.
+void expect_quick(const Tokenizer& tokenizer, const std::string& unit, std::size_t bytes, double limit_s) {
   std::string text;
   while (text.size() < bytes) text += unit;
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   ASSERT_TRUE(tokenizer.encode(text)) << unit;
-  EXPECT_LT(std::chrono::steady_clock::now() - start, limit) << unit;
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, limit_s) << unit;
 }
 
 // 1 MB of one letter in less than 2 s; measured 0.2 s on one core, whatever the letter and the pre-tokenizer.
 TEST(Hostile, TimeGrowsLinearly) {
-  for (const char* name : {"smollm", "gemma4"}) expect_quick(*synthetic(name), "a", 1u << 20, std::chrono::seconds(2));
+  for (const char* name : {"smollm", "gemma4"}) expect_quick(*synthetic(name), "a", 1u << 20, 2.0);
   const std::vector<std::string> units = {"a",  "A", " ", "\n",  "\u0301", "1",    "<",
                                           "<|", "_", "'", " \n", "你",     "\xFF", std::string(1, '\0'),
                                           "aA", "▁", "e "};
   for (const char* name : {"smollm", "llama-bpe", "gpt-4o", "deepseek-coder", "deepseek-v3", "gemma4"}) {
     SCOPED_TRACE(name);
-    for (const std::string& unit : units) expect_quick(*synthetic(name), unit, 1u << 16, std::chrono::seconds(1));
+    for (const std::string& unit : units) expect_quick(*synthetic(name), unit, 1u << 16, 1.0);
   }
 }
 

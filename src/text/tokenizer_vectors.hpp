@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -98,12 +97,6 @@ inline void check_all(const std::shared_ptr<const Tokenizer>& tokenizer, const f
     EXPECT_EQ(tokenizer->decode(ids, {.show_special = true}), text_of(row["decoded"]));
     EXPECT_EQ(tokenizer->decode(ids), text_of(row["decoded_skip_special"]));
   }
-}
-
-// A folder or file outside the repository; empty when the variable is not set.
-inline fs::path outside(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value == nullptr ? fs::path() : fs::path(value);
 }
 
 }  // namespace adze::text::vectors

@@ -1,4 +1,5 @@
-// Made by tools/make_unicode_tables.py from Unicode 16.0.0; do not edit. A table, so longer than other files.
+// Longer than 600 lines: a generated table.
+// Made by tools/make_unicode_tables.py from Unicode 16.0.0; do not edit.
 #include "text/unicode_tables.hpp"
 
 namespace adze::text::tables {
