@@ -38,6 +38,7 @@ struct LoadOptions {
   std::int64_t context = 0;  // positions; 0: the model's own, at most what fits in memory
   ComputeType compute = ComputeType::automatic;
   KvCacheType kv_type = KvCacheType::automatic;
+  std::string kernel_set{};  // instruction set of the kernels ("avx2"); empty: the best that the machine runs
   bool use_mmap = true;
   bool lock_memory = false;
   int chunk = 0;  // prompt rows per forward; 0: chosen. Never changes a result.

@@ -1,6 +1,8 @@
 // The one place that names backends.
 #include "backend/backend.hpp"
 #include "backend/cpu/cpu_backend.hpp"
+#include "backend/cpu/cpu_features.hpp"
+#include "backend/machine.hpp"
 
 namespace adze::backend {
 
@@ -10,6 +12,22 @@ MemoryUse estimate_memory(const ops::Plan& plan, const PrepareOptions& options) 
 
 Result<std::unique_ptr<Prepared>> prepare(const ops::Plan& plan, const PrepareOptions& options) {
   return cpu::prepare(plan, options);
+}
+
+Machine describe_machine() {
+  Machine machine;
+  machine.backends.emplace_back("cpu");
+  cpu::CpuDescription processor = cpu::describe_cpu();
+  machine.processor = std::move(processor.model);
+  machine.features = std::move(processor.features);
+  for (const cpu::KernelTable* table : cpu::available_tables()) machine.kernel_sets.emplace_back(table->name);
+  machine.usable_cpus = cpu::usable_cpus();
+  return machine;
+}
+
+Result<std::string> choose_kernel_set(std::string_view forced) {
+  ADZE_TRY(const cpu::KernelTable* table, cpu::choose_table(forced));
+  return std::string(table->name);
 }
 
 }  // namespace adze::backend

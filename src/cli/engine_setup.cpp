@@ -41,6 +41,7 @@ LoadOptions load_options(const Settings& settings, const std::optional<std::stri
   options.context = settings.context;
   options.compute = settings.compute == "f32" ? ComputeType::f32 : ComputeType::automatic;
   options.kv_type = kv_type_of(settings.kv_type);
+  if (settings.cpu != "auto") options.kernel_set = settings.cpu;
   options.use_mmap = settings.mmap;
   options.lock_memory = settings.mlock;
   options.chunk = static_cast<int>(settings.chunk);
@@ -66,13 +67,6 @@ Result<Engine> load_engine(const Context& context, const std::optional<std::stri
 Result<Engine> load_engine_of(const Context& context, const std::string& model,
                               const std::optional<std::string>& chat_template) {
   ADZE_TRY(const std::filesystem::path path, find_model(context, model));
-  // The backend reads the kernel set from this variable; --cpu and the file reach it the same way.
-  const std::string& cpu = context.settings().cpu;
-  if (cpu == "auto") {
-    ::unsetenv("ADZE_CPU");
-  } else {
-    ::setenv("ADZE_CPU", cpu.c_str(), 1);
-  }
   ADZE_TRY(Engine engine, Engine::load(path, load_options(context.settings(), chat_template)));
   for (const std::string& note : engine.info().notes) context.console.note(fmt::format("note: {}", note));
   return engine;

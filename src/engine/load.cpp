@@ -65,6 +65,7 @@ backend::PrepareOptions prepare_options(const LoadOptions& options, std::int64_t
     case KvCacheType::f16: prepare.kv_type = backend::KvType::f16; break;
     case KvCacheType::q8_0: prepare.kv_type = backend::KvType::q8_0; break;
   }
+  prepare.kernel_set = options.kernel_set;
   prepare.threads = options.threads;
   prepare.max_batch_rows =
       static_cast<int>(std::min<std::int64_t>(options.chunk > 0 ? options.chunk : kDefaultChunk, context));
@@ -108,7 +109,7 @@ GenerateOptions default_options(const model::GenerationDefaults& defaults) {
   return options;
 }
 
-ModelInfo describe(const model::Model& model, const backend::Prepared& backend) {
+ModelInfo describe(const model::Model& model, const backend::Prepared& backend, bool shrunk) {
   const backend::MemoryUse memory = backend.memory();
   ModelInfo info;
   info.name = model.name();
@@ -126,6 +127,10 @@ ModelInfo describe(const model::Model& model, const backend::Prepared& backend) 
   info.weight_bytes = memory.weight_bytes;
   info.unused_tensors = model.weights().unused().size();
   info.notes = model.notes();
+  if (shrunk) {
+    info.notes.push_back(fmt::format("the context is {} tokens, not the model's {}: that is what fits into memory",
+                                     info.context, info.trained_context));
+  }
   return info;
 }
 
@@ -171,7 +176,8 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   parts.pages = static_cast<std::int32_t>(prepare.max_pages);
   parts.defaults = default_options(model->generation_defaults());
   parts.template_time = options.template_time;
-  parts.info = describe(*model, *parts.backend);
+  const bool shrunk = options.context == 0 && context < model->hyperparameters().context_length;
+  parts.info = describe(*model, *parts.backend, shrunk);
   ADZE_TRY_STATUS(choose_template(*model, options, parts));
   return parts;
 }

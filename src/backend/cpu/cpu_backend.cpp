@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "backend/cpu/cpu_attention.hpp"
@@ -394,16 +393,11 @@ int thread_count(const backend::PrepareOptions& options) {
   return options.threads > 0 ? options.threads : usable_cpus();
 }
 
-Result<const KernelTable*> kernel_table() {
-  const char* forced = std::getenv("ADZE_CPU");
-  return choose_table(forced == nullptr ? "" : forced);
-}
-
 }  // namespace
 
 backend::MemoryUse estimate_memory(const ops::Plan& plan, const backend::PrepareOptions& options) {
   backend::MemoryUse memory;
-  const auto table = kernel_table();
+  const auto table = choose_table(options.kernel_set);
   const auto schedule = table ? make_schedule(plan, options, **table) : make_schedule(plan, options, kScalarTable);
   if (!schedule) return memory;  // prepare() will say why
   for (const Dispatch& d : schedule->dispatches) {
@@ -424,7 +418,7 @@ Result<std::unique_ptr<backend::Prepared>> prepare(const ops::Plan& plan, const 
     return fail(ErrorCode::invalid_argument,
                 fmt::format("batches of {} rows; 1 to {} are possible", options.max_batch_rows, limits::kMaxBatchRows));
   }
-  ADZE_TRY(const KernelTable* table, kernel_table());
+  ADZE_TRY(const KernelTable* table, choose_table(options.kernel_set));
   ADZE_TRY(CpuSchedule schedule, make_schedule(plan, options, *table));
   ADZE_TRY(KvStore kv, KvStore::reserve(plan, schedule.kv_format, options.max_pages));
   const int threads = thread_count(options);

@@ -59,7 +59,7 @@ Result<const KernelTable*> choose_table(std::string_view forced) {
     names += (names.empty() ? "" : ", ") + std::string(table->name);
   }
   return fail(ErrorCode::invalid_argument, fmt::format("no kernels named '{}' run on this machine", forced),
-              "ADZE_CPU may be one of: " + names);
+              "it may be one of: " + names);
 }
 
 int usable_cpus() {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "backend/cpu/cpu_features.hpp"
+#include "backend/machine.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/engine_setup.hpp"
 #include "cli/models.hpp"
@@ -47,12 +47,7 @@ Result<Plan> read_plan(const Context& context) {
   const auto read = [&](std::string_view option, std::int64_t& target, int least) -> Status {
     const auto text = context.arguments.value(option);
     if (!text) return {};
-    const auto number = parse_ids(*text, 1 << 24);
-    if (!number || number->size() != 1 || number->front() < least) {
-      return fail(ErrorCode::invalid_argument, fmt::format("--{}: '{}' is not a count", option, *text),
-                  fmt::format("Give a whole number of at least {}.", least));
-    }
-    target = number->front();
+    ADZE_TRY(target, parse_count(fmt::format("--{}", option), *text, least, 1 << 24));
     return {};
   };
   ADZE_TRY_STATUS(read("prompt-tokens", plan.prompt, 1));
@@ -198,8 +193,8 @@ Result<ExitCode> bench_model(Context& context) {
   ADZE_TRY(Engine engine, load_engine_of(context, *name));
   watch_interrupts();
   ADZE_TRY(const Measured measured, measure(context, engine, plan));
-  const int threads =
-      context.settings().threads > 0 ? static_cast<int>(context.settings().threads) : cpu::usable_cpus();
+  const int threads = context.settings().threads > 0 ? static_cast<int>(context.settings().threads)
+                                                     : backend::describe_machine().usable_cpus;
   const std::uint64_t peak = peak_memory_bytes();
   const double bandwidth = read_bandwidth(threads);
   context.console.print(context.arguments.has("json") ? as_json(engine, plan, measured, bandwidth, threads, peak)

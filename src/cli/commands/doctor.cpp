@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "backend/cpu/cpu_features.hpp"
+#include "backend/machine.hpp"
 #include "base/suggest.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/context.hpp"
@@ -50,21 +50,19 @@ std::optional<std::uint64_t> meminfo(std::string_view key) {
   return std::nullopt;
 }
 
-void look_at_cpu(Report& report, const Settings& settings) {
-  const cpu::CpuDescription description = cpu::describe_cpu();
-  report.add("processor", description.model);
-  report.add("features", fmt::format("{}", fmt::join(description.features, " ")));
-  std::string names;
-  for (const cpu::KernelTable* table : cpu::available_tables())
-    names += fmt::format("{}{}", names.empty() ? "" : " ", table->name);
-  report.add("kernel sets", names);
-  const auto table = cpu::choose_table(settings.cpu == "auto" ? std::string_view{} : settings.cpu);
-  if (table) {
-    report.add("chosen kernels", (*table)->name);
+void look_at_machine(Report& report, const Settings& settings) {
+  const backend::Machine machine = backend::describe_machine();
+  report.add("backends", fmt::format("{}", fmt::join(machine.backends, " ")));
+  report.add("processor", machine.processor);
+  report.add("features", fmt::format("{}", fmt::join(machine.features, " ")));
+  report.add("usable CPUs", fmt::to_string(machine.usable_cpus));
+  report.add("kernel sets", fmt::format("{}", fmt::join(machine.kernel_sets, " ")));
+  const auto chosen = backend::choose_kernel_set(settings.cpu == "auto" ? std::string_view{} : settings.cpu);
+  if (chosen) {
+    report.add("chosen kernels", *chosen);
   } else {
-    report.problems.push_back(table.error());
+    report.problems.push_back(chosen.error());
   }
-  report.add("usable CPUs", fmt::to_string(cpu::usable_cpus()));
 }
 
 void look_at_memory(Report& report) {
@@ -114,8 +112,7 @@ void look_at_environment(Report& report) {
 Result<ExitCode> run_doctor(Context& context) {
   Report report;
   report.add("version", std::string(version()));
-  report.add("backends", "cpu");
-  look_at_cpu(report, context.settings());
+  look_at_machine(report, context.settings());
   look_at_memory(report);
   look_at_models(report, context);
   look_at_environment(report);
