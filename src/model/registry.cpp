@@ -6,12 +6,12 @@
 namespace adze::model {
 
 namespace family {
-extern const Family llama;  // families/llama.cpp
+extern const Family kLlama;  // families/llama.cpp
 }
 
 namespace {
 constexpr std::array<const Family*, 1> kFamilies{
-    &family::llama,
+    &family::kLlama,
 };
 }  // namespace
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -67,15 +68,20 @@ constexpr std::array<std::string_view, 5> kMainPass{"blk.", "token_embd", "outpu
 // Tables of 2023 that a converter wrote beside the weights; the model computes them itself.
 constexpr std::string_view kObsolete = "attn_rot_embd";
 
+// The N of "blk.N.", else -1.
+int layer_of(std::string_view name) {
+  constexpr std::string_view kStart = "blk.";
+  int layer = -1;
+  if (name.starts_with(kStart)) std::from_chars(name.data() + kStart.size(), name.data() + name.size(), layer);
+  return layer;
+}
+
 Status refuse_leftovers(const format::WeightStore& store, int layers) {
   for (const std::string_view name : store.unused()) {
     const bool main_pass = std::any_of(kMainPass.begin(), kMainPass.end(),
                                        [&](std::string_view start) { return name.starts_with(start); });
     if (!main_pass || name.find(kObsolete) != std::string_view::npos) continue;
-    if (name.starts_with("blk.")) {  // a layer past the last one (say, a prediction head) takes no part either
-      const std::size_t digits = std::min(name.find('.', 4), name.size()) - 4;
-      if (digits > 4 || std::atoi(std::string(name.substr(4, digits)).c_str()) >= layers) continue;
-    }
+    if (layer_of(name) >= layers) continue;  // past the last layer (say, a prediction head): takes no part either
     return fail(ErrorCode::unsupported_feature,
                 fmt::format("the model has a tensor '{}' that Adze does not compute with in this family",
                             format::printable(name)),

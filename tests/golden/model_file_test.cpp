@@ -16,10 +16,10 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-const std::filesystem::path kData = ADZE_TEST_DATA;
+std::filesystem::path data(const char* name) { return std::filesystem::path(ADZE_TEST_DATA) / name; }
 
-GgufVariant grouped_heads() { return GgufVariant(kData / "oracles/llama-gqa-rope3/llama-gqa-rope3-BF16.gguf"); }
-GgufVariant tied() { return GgufVariant(kData / "oracles/llama-tied-mqa-hd24/llama-tied-mqa-hd24-Q8_0.gguf"); }
+GgufVariant grouped_heads() { return GgufVariant(data("oracles/llama-gqa-rope3/llama-gqa-rope3-BF16.gguf")); }
+GgufVariant tied() { return GgufVariant(data("oracles/llama-tied-mqa-hd24/llama-tied-mqa-hd24-Q8_0.gguf")); }
 
 std::vector<float> logits(const model::Model& model, std::initializer_list<std::int32_t> tokens = {5, 6, 7, 300, 8}) {
   ops::ref::Interpreter interpreter(model.plan());
@@ -67,7 +67,7 @@ TEST(ModelFile, SaysWhatItIs) {
 // --- the file is none of ours ----------------------------------------------------------------------------------------
 
 TEST(ModelFile, AnUnknownArchitectureIsNamedAndTheFileIsNotBlamed) {
-  const auto model = model::Model::load(kData / "badfiles/L19_unknown_arch.gguf");
+  const auto model = model::Model::load(data("badfiles/L19_unknown_arch.gguf"));
   ASSERT_FALSE(model.has_value());
   EXPECT_EQ(model.error().code, ErrorCode::unsupported_architecture);
   EXPECT_THAT(model.error().message, AllOf(HasSubstr("zz-never-heard-of"), HasSubstr("readable")));
@@ -75,7 +75,7 @@ TEST(ModelFile, AnUnknownArchitectureIsNamedAndTheFileIsNotBlamed) {
 }
 
 TEST(ModelFile, AnArchitectureThatIsNoStringIsCorrupt) {
-  const auto model = model::Model::load(kData / "badfiles/L20_arch_not_string.gguf");
+  const auto model = model::Model::load(data("badfiles/L20_arch_not_string.gguf"));
   ASSERT_FALSE(model.has_value());
   EXPECT_EQ(model.error().code, ErrorCode::corrupt_file);
   EXPECT_THAT(model.error().message, HasSubstr("general.architecture"));
@@ -105,7 +105,7 @@ TEST(ModelFile, AVocabularyWithoutWeightsIsNoModel) {
 }
 
 TEST(ModelFile, ExplainTellsFamilyAndReason) {
-  auto store = format::WeightStore::open(kData / "badfiles/L19_unknown_arch.gguf");
+  auto store = format::WeightStore::open(data("badfiles/L19_unknown_arch.gguf"));
   ASSERT_TRUE(store.has_value());
   const model::Explanation unknown = model::explain(std::move(*store));
   EXPECT_EQ(unknown.architecture, "zz-never-heard-of");
@@ -113,7 +113,7 @@ TEST(ModelFile, ExplainTellsFamilyAndReason) {
   ASSERT_TRUE(unknown.refusal.has_value());
   EXPECT_EQ(unknown.refusal->code, ErrorCode::unsupported_architecture);
 
-  store = format::WeightStore::open(kData / "oracles/llama-k256/llama-k256-Q6_K.gguf");
+  store = format::WeightStore::open(data("oracles/llama-k256/llama-k256-Q6_K.gguf"));
   ASSERT_TRUE(store.has_value());
   const model::Explanation known = model::explain(std::move(*store));
   EXPECT_EQ(known.family, "llama");
@@ -167,7 +167,9 @@ TEST(ModelFile, ANumberOfAnotherKindIsRefused) {
   const Error error = refusal(grouped_heads().set_string("llama.block_count", "five"));
   EXPECT_EQ(error.code, ErrorCode::corrupt_file);
   EXPECT_THAT(error.message, HasSubstr("llama.block_count"));
-  EXPECT_EQ(refusal(grouped_heads().set_f32("llama.rope.freq_base", std::nanf(""))).code, ErrorCode::corrupt_file);
+  for (const float base : {std::nanf(""), std::numeric_limits<float>::infinity(), 2e12f}) {
+    EXPECT_EQ(refusal(grouped_heads().set_f32("llama.rope.freq_base", base)).code, ErrorCode::corrupt_file) << base;
+  }
 }
 
 struct Unsupported {

@@ -100,6 +100,43 @@ TEST(ReferenceBiases, EqualTheOracle) {
   }
 }
 
+// The same weights under other rotations, against llama.cpp's float32 logits (the README says how they were made).
+struct RopeCase {
+  const char* name;  // in rope-scalings.safetensors
+  const char* type;
+  float factor;
+  std::uint32_t original_context;
+  float attention_factor = 1.0f, beta_fast = 32.0f, beta_slow = 1.0f;
+};
+class ReferenceRope : public testing::TestWithParam<RopeCase> {};
+
+TEST_P(ReferenceRope, ScalingsOfTheMetadataEqualLlamaCpp) {
+  const RopeCase& rope = GetParam();
+  const Oracle oracle("llama-gqa-rope3");
+  const std::filesystem::path folder = std::filesystem::path(ADZE_TEST_DATA) / "oracles/llama-gqa-rope3";
+  const auto expected = SafetensorsFixture::open(folder / "rope-scalings.safetensors");
+  GgufVariant variant(oracle.gguf("BF16"));
+  const auto model = variant.remove_tensor("rope_freqs.weight")
+                         .set_string("llama.rope.scaling.type", rope.type)
+                         .set_f32("llama.rope.scaling.factor", rope.factor)
+                         .set_u32("llama.rope.scaling.original_context_length", rope.original_context)
+                         .set_f32("llama.rope.scaling.attn_factor", rope.attention_factor)
+                         .set_f32("llama.rope.scaling.yarn_beta_fast", rope.beta_fast)
+                         .set_f32("llama.rope.scaling.yarn_beta_slow", rope.beta_slow)
+                         .load();
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  for (const char* prompt : {"p70", "p600"}) {
+    const ops::ref::Rows logits = ops::ref::Interpreter(model->plan()).run(oracle.prompt(prompt), 1);
+    EXPECT_LT(rel_rms(logits.values, expected.floats(fmt::format("{}.{}.last_logits", rope.name, prompt))), kTolerance)
+        << prompt;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Llama, ReferenceRope,
+                         testing::Values(RopeCase{"linear4", "linear", 4.0f, 2048}, RopeCase{"yarn4", "yarn", 4.0f, 64},
+                                         RopeCase{"yarn8b", "yarn", 8.0f, 512, 0.9f, 16.0f, 2.0f}),
+                         [](const auto& row) { return std::string(row.param.name); });
+
 // The residual stream after every layer, and what attention and feed-forward added to it.
 class ReferenceLayers : public testing::TestWithParam<OracleRow> {};
 

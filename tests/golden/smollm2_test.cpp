@@ -19,10 +19,12 @@ namespace {
 
 using backend::Compute;
 
-const std::filesystem::path kData = std::filesystem::path(ADZE_TEST_DATA) / "smollm2";
+std::ifstream open_data(const char* name) {
+  return std::ifstream(std::filesystem::path(ADZE_TEST_DATA) / "smollm2" / name);
+}
 
 nlohmann::json read_json(const char* name) {
-  std::ifstream file(kData / name);
+  auto file = open_data(name);
   return nlohmann::json::parse(file);
 }
 
@@ -46,11 +48,9 @@ class SmolLM2 : public testing::Test {
     if (model_ == nullptr) GTEST_SKIP() << "set ADZE_TEST_MODEL to SmolLM2-135M-Instruct.Q4_1.gguf";
   }
 
-  static std::unique_ptr<model::Model> model_;
-  static std::shared_ptr<const text::Tokenizer> tokenizer_;
+  static inline std::unique_ptr<model::Model> model_;
+  static inline std::shared_ptr<const text::Tokenizer> tokenizer_;
 };
-std::unique_ptr<model::Model> SmolLM2::model_;
-std::shared_ptr<const text::Tokenizer> SmolLM2::tokenizer_;
 
 struct Continuation {
   std::vector<std::int32_t> prompt, expected;
@@ -114,7 +114,7 @@ double log_probability(std::span<const float> logits, std::int32_t token) {
 TEST_F(SmolLM2, PerplexityEqualsLlamaCpp) {
   const auto json = read_json("perplexity.json");
   std::stringstream text;
-  text << std::ifstream(kData / "perplexity.txt").rdbuf();
+  text << open_data("perplexity.txt").rdbuf();
   std::string source = text.str();
   source.pop_back();  // the final newline
   const auto ids = tokenizer_->encode(source);

@@ -157,12 +157,12 @@ constexpr std::array<std::string_view, 1> kArchitectures{"llama"};
 
 }  // namespace
 
-extern const Family llama;
-const Family llama{.name = "llama",
-                   .architectures = kArchitectures,
-                   .summary = "Llama 1 to 3, Mistral 7B, SmolLM and other decoders of the same shape",
-                   .config = config,
-                   .tensors = tensors,
-                   .forward = forward};
+extern const Family kLlama;
+const Family kLlama{.name = "llama",
+                    .architectures = kArchitectures,
+                    .summary = "Llama 1 to 3, Mistral 7B, SmolLM and other decoders of the same shape",
+                    .config = config,
+                    .tensors = tensors,
+                    .forward = forward};
 
 }  // namespace adze::model::family
