@@ -28,12 +28,16 @@ function(adze_test name)
   endif()
 endfunction()
 
-# adze_fuzz(NAME SOURCES files LIBS libs): a libFuzzer binary when ADZE_FUZZ is on.
+# adze_fuzz(NAME SOURCES files LIBS libs): a libFuzzer binary when ADZE_FUZZ is on; the target `fuzzers` builds them all.
 function(adze_fuzz name)
   cmake_parse_arguments(F "" "" "SOURCES;LIBS" ${ARGN})
   if(ADZE_FUZZ)
     add_executable(${name} ${F_SOURCES})
     target_link_libraries(${name} PRIVATE ${F_LIBS})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    if(NOT TARGET fuzzers)
+      add_custom_target(fuzzers)
+    endif()
+    add_dependencies(fuzzers ${name})
   endif()
 endfunction()

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/file.hpp"
+#include "base/suggest.hpp"
 
 namespace adze {
 namespace {
@@ -102,6 +103,16 @@ TEST_F(SettingsFileTest, LaterSourcesWin) {
   EXPECT_EQ(builder_.settings().hub_token, "secret");
   EXPECT_THAT(builder_.settings().stop, ElementsAre("one", "two"));
   EXPECT_EQ(builder_.origin(row("hub_token")).where, "HF_TOKEN");
+}
+
+TEST(Suggest, NearestName) {
+  constexpr std::string_view kNames[] = {"run", "rm", "threads", "top_k"};
+  EXPECT_EQ(nearest_name("rnu", kNames), "run");
+  EXPECT_EQ(nearest_name("thraeds", kNames), "threads");
+  EXPECT_EQ(nearest_name("topk", kNames), "top_k");
+  EXPECT_EQ(nearest_name("perplexity", kNames), "");
+  EXPECT_EQ(nearest_name("", kNames), "");
+  EXPECT_EQ(did_you_mean("thread", kNames), "Did you mean 'threads'?");
 }
 
 TEST(Settings, AnErrorNeverShowsASecret) {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 
 #include "base/suggest.hpp"
 
@@ -151,6 +152,16 @@ Result<Arguments> parse_arguments(const Command& command, std::span<const char* 
                                             arguments.positionals_[command.positionals.size()]));
   }
   return arguments;
+}
+
+Result<int> parse_count(std::string_view option, std::string_view text, int least, int most) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
+    return fail(ErrorCode::invalid_argument, fmt::format("{}: '{}' is not a count", option, text),
+                fmt::format("Give a whole number from {} to {}.", least, most));
+  }
+  return value;
 }
 
 Status apply_flags(const Arguments& arguments, SettingsBuilder& settings) {

@@ -51,6 +51,9 @@ class Arguments {
 // or positional), unsupported_feature for an option that is refused by name.
 Result<Arguments> parse_arguments(const Command& command, std::span<const char* const> words);
 
+// A whole number between `least` and `most`. Errors: invalid_argument, naming the option.
+Result<int> parse_count(std::string_view option, std::string_view text, int least, int most);
+
 // Stores the flags that are settings. Errors: invalid_argument, naming the flag.
 Status apply_flags(const Arguments& arguments, SettingsBuilder& settings);
 

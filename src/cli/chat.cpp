@@ -107,10 +107,8 @@ Status Session::answer(const std::string& message) {
     return fail(ErrorCode::invalid_argument, "that line is not UTF-8", "Use a terminal with a UTF-8 locale.");
   }
   ADZE_TRY(const GenerateOptions options, generate_options(engine_, context_.settings()));
-  auto generation = conversation_.say(message, options, [&](std::string_view piece) {
-    context_.console.print_answer(piece);
-    return true;
-  });
+  auto generation =
+      conversation_.say(message, options, [&](std::string_view piece) { return context_.console.print_answer(piece); });
   clear_interrupt();
   if (!generation) return tl::unexpected<Error>(std::move(generation.error()));
   context_.console.print("\n");

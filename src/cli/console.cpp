@@ -39,7 +39,7 @@ void Console::print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && write_error_ == 0) write_error_ = errno;
 }
 
-void Console::print_answer(std::string_view piece) {
+bool Console::print_answer(std::string_view piece) {
   if (!stdout_terminal_) {
     print(piece);
   } else {
@@ -51,6 +51,7 @@ void Console::print_answer(std::string_view piece) {
     print(shown);
   }
   flush();
+  return write_error_ == 0;
 }
 
 void Console::flush() {

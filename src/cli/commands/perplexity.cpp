@@ -88,15 +88,11 @@ struct Windows {
   std::int64_t counted() const { return count * (size - 1 - first_counted()); }
 };
 
-Result<std::int64_t> positive(const Context& context, std::string_view option, std::int64_t fallback) {
+Result<std::int64_t> count_of(const Context& context, std::string_view option, std::int64_t fallback) {
   const auto text = context.arguments.value(option);
   if (!text) return fallback;
-  ADZE_TRY(const std::vector<std::int32_t> number, parse_ids(*text, 1 << 24));
-  if (number.size() != 1 || number[0] < 2) {
-    return fail(ErrorCode::invalid_argument, fmt::format("--{}: '{}' is not a count", option, *text),
-                "Give a whole number of at least 2.");
-  }
-  return number[0];
+  ADZE_TRY(const int count, parse_count(fmt::format("--{}", option), *text, 2, 1 << 24));
+  return count;
 }
 
 Result<Windows> cut_text(const Context& context, const Engine& engine) {
@@ -110,14 +106,14 @@ Result<Windows> cut_text(const Context& context, const Engine& engine) {
   const bool bos = engine.adds_bos();
   ADZE_TRY(windows.ids, engine.tokenize(text, bos, false));
   if (bos && !windows.ids.empty()) windows.bos = windows.ids.front();
-  ADZE_TRY(windows.size, positive(context, "window", std::min(kDefaultWindow, engine.info().context)));
+  ADZE_TRY(windows.size, count_of(context, "window", std::min(kDefaultWindow, engine.info().context)));
   const auto tokens = static_cast<std::int64_t>(windows.ids.size());
   if (tokens < 2 * windows.size) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("'{}' has {} tokens, and two windows of {} are needed", file, tokens, windows.size),
                 "Take a longer text or a smaller --window.");
   }
-  ADZE_TRY(const std::int64_t most, positive(context, "windows", tokens));
+  ADZE_TRY(const std::int64_t most, count_of(context, "windows", tokens));
   windows.count = std::min(most, tokens / windows.size);
   return windows;
 }

@@ -16,6 +16,7 @@ namespace {
 constexpr Positional kPositionals[] = {{"SOURCE", "smollm2, hf:ORG/REPO/FILE, or the URL of a model file"}};
 constexpr Option kOptions[] = {
     {"--sha256", "HEX", "Accept only a file with this SHA-256", ""},
+    {"--retries", "N", "How often a broken connection is tried again (default 4)", ""},
     {"--json", "", "Print one JSON object: name, path, bytes, what was done", ""},
 };
 constexpr SettingGroup kSettings[] = {SettingGroup::hub};
@@ -50,6 +51,9 @@ Result<ExitCode> run_pull(Context& context) {
   options.hub_endpoint = settings.hub_endpoint;
   options.hub_token = settings.hub_token;
   options.sha256 = context.arguments.value("sha256").value_or("");
+  if (const auto retries = context.arguments.value("retries")) {
+    ADZE_TRY(options.retries, parse_count("--retries", *retries, 0, 100));
+  }
   watch_interrupts();
   ADZE_TRY(const hub::Pulled pulled,
            hub::pull(*context.arguments.positional(0), options, [&](const hub::Progress& progress) {
