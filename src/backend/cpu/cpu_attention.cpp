@@ -9,9 +9,6 @@ namespace {
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr int kPartitionPages = kPartition / kPageTokens;
 
-float* row_of(const ActivationBuffer& b, int row) { return b.floats + static_cast<std::size_t>(row) * b.stride; }
-int padded16(int n) { return (n + 15) / 16 * 16; }
-
 }  // namespace
 
 Attention::Span Attention::visible(const ops::Attend& step, const backend::Row& row) const {
@@ -99,7 +96,7 @@ void Attention::run_few(const ops::Attend& step, const backend::Batch& batch, co
         args.maximum = maximum;
         args.denominator = denominator;
         for (int h = 0; h < heads; ++h) {
-          args.query[h] = row_of(in, r) + (first_head + h) * step.head_size;
+          args.query[h] = in.row(r) + (first_head + h) * step.head_size;
           args.first[h] = span.first;
           args.last[h] = span.last;
           args.out[h] = scratch_.part_out + part_index(r, first_head + h, partition) * padded;
@@ -126,7 +123,7 @@ void Attention::run_few(const ops::Attend& step, const backend::Batch& batch, co
       table_.merge(state, &maximum, &denominator, scratch_.part_out + at * padded, scratch_.part_maximum[at],
                    scratch_.part_denominator[at], step.head_size);
     }
-    finish_head(step, head, state, maximum, denominator, row_of(out, r) + head * step.head_size);
+    finish_head(step, head, state, maximum, denominator, out.row(r) + head * step.head_size);
   }
 }
 
@@ -170,7 +167,7 @@ void Attention::run_tile(const ops::Attend& step, const backend::Batch& batch, c
     for (int q = 0; q < queries; ++q) {
       const int r = first_row + (from + q) / group, head = kv_head * group + (from + q) % group;
       const Span span = visible(step, batch.rows[static_cast<std::size_t>(r)]);
-      args.query[q] = row_of(in, r) + head * step.head_size;
+      args.query[q] = in.row(r) + head * step.head_size;
       args.first[q] = span.first;
       args.last[q] = span.last;
       args.out[q] = scratch.part + q * padded;
@@ -190,7 +187,7 @@ void Attention::run_tile(const ops::Attend& step, const backend::Batch& batch, c
     for (int q = 0; q < queries; ++q) {
       const int r = first_row + (from + q) / group, head = kv_head * group + (from + q) % group;
       finish_head(step, head, scratch.running + q * padded, maximum[q], denominator[q],
-                  row_of(out, r) + head * step.head_size);
+                  out.row(r) + head * step.head_size);
     }
   }
 }

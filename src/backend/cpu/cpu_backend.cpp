@@ -130,7 +130,7 @@ class CpuPrepared final : public backend::Prepared {
       const ActivationBuffer& b = buffer(id);
       observed_.resize(static_cast<std::size_t>(pass_.rows) * static_cast<std::size_t>(b.width));
       for (int r = 0; r < pass_.rows; ++r) {
-        std::copy_n(row_of(b, r), b.width, observed_.begin() + static_cast<std::ptrdiff_t>(r) * b.width);
+        std::copy_n(b.row(r), b.width, observed_.begin() + static_cast<std::ptrdiff_t>(r) * b.width);
       }
       observer_->after_step(dispatch.step, plan_.buffers[static_cast<std::size_t>(id)], observed_, pass_.rows);
     }
@@ -143,9 +143,6 @@ class CpuPrepared final : public backend::Prepared {
 
   const ops::Step& step(const Dispatch& dispatch) const { return plan_.steps[static_cast<std::size_t>(dispatch.step)]; }
   ActivationBuffer& buffer(ops::BufferId id) { return scratch_.buffers[static_cast<std::size_t>(id)]; }
-  static float* row_of(const ActivationBuffer& b, int row) {
-    return b.floats + static_cast<std::size_t>(row) * b.stride;
-  }
   const backend::Row& batch_row(int r) const { return pass_.batch->rows[static_cast<std::size_t>(r)]; }
 
   // Calls f(row) for this member's rows.
@@ -174,8 +171,8 @@ class CpuPrepared final : public backend::Prepared {
 
   void quantise_row(const ActivationBuffer& b, int row, int rows) {
     const Tile tile = tile_of(row, rows, table_.max_tile);
-    if (b.int8_32.quants != nullptr) table_.quantise32(row_of(b, row), b.width, b.int8_32, row, tile);
-    if (b.int8_256.quants != nullptr) table_.quantise256(row_of(b, row), b.width, b.int8_256, row, tile);
+    if (b.int8_32.quants != nullptr) table_.quantise32(b.row(row), b.width, b.int8_32, row, tile);
+    if (b.int8_256.quants != nullptr) table_.quantise256(b.row(row), b.width, b.int8_256, row, tile);
   }
 
   void norm_row(const ops::NormSpec& norm, const float* in, int width, float* out) const {
@@ -191,7 +188,7 @@ class CpuPrepared final : public backend::Prepared {
 
   void run_step(const ops::Embed& s, const Dispatch&, int member) {
     for_rows(member, pass_.rows, [&](int r) {
-      float* out = row_of(buffer(s.out), r);
+      float* out = buffer(s.out).row(r);
       tensor::dequantise_row(s.table->type, s.table->row(batch_row(r).token), out, s.table->columns());
       if (s.scale != 1.0f) table_.scale(out, s.scale, plan_.hidden_size);
     });
@@ -200,7 +197,7 @@ class CpuPrepared final : public backend::Prepared {
   void run_step(const ops::Norm& s, const Dispatch& dispatch, int member) {
     const ActivationBuffer& out = buffer(s.out);
     for_rows(member, pass_.rows, [&](int r) {
-      norm_row(s.norm, row_of(buffer(s.in), r), out.width, row_of(out, r));
+      norm_row(s.norm, buffer(s.in).row(r), out.width, out.row(r));
       if (dispatch.quantise_output) quantise_row(out, r, pass_.rows);
     });
   }
@@ -208,17 +205,17 @@ class CpuPrepared final : public backend::Prepared {
   void run_step(const ops::ResidualNorm& s, const Dispatch& dispatch, int member) {
     const ActivationBuffer& out = buffer(s.out);
     for_rows(member, pass_.rows, [&](int r) {
-      float* residual = row_of(buffer(s.residual), r);
+      float* residual = buffer(s.residual).row(r);
       for (const auto& addend : s.addends) {
-        const float* x = row_of(buffer(addend.in), r);
+        const float* x = buffer(addend.in).row(r);
         if (addend.has_norm) {
-          norm_row(addend.norm, x, out.width, row_of(out, r));
-          x = row_of(out, r);
+          norm_row(addend.norm, x, out.width, out.row(r));
+          x = out.row(r);
         }
         table_.add(residual, x, out.width);
       }
       if (s.scale != 1.0f) table_.scale(residual, s.scale, out.width);
-      norm_row(s.norm, residual, out.width, row_of(out, r));
+      norm_row(s.norm, residual, out.width, out.row(r));
       if (dispatch.quantise_output) quantise_row(out, r, pass_.rows);
     });
   }
@@ -280,9 +277,9 @@ class CpuPrepared final : public backend::Prepared {
     const Share share = share_of(pass_.rows * units, member, team_.size());
     for (int i = share.begin; i < share.end; ++i) {
       const int r = i / units, unit = i % units;
-      const float* head = row_of(buffer(s.in), r) + unit * s.head_size;
+      const float* head = buffer(s.in).row(r) + unit * s.head_size;
       if (unit < s.heads) {
-        float* q = row_of(buffer(s.out), r) + unit * s.head_size;
+        float* q = buffer(s.out).row(r) + unit * s.head_size;
         prepare_head(s, s.has_q_norm ? &s.q_norm : nullptr, head, r, q);
         continue;
       }
@@ -345,7 +342,7 @@ class CpuPrepared final : public backend::Prepared {
                      share.end);
       team_.barrier();
       for_rows(member, pass_.rows, [&](int r) {
-        table_.gate(row_of(out, r), scratch_.spare + static_cast<std::size_t>(r) * stride, act, out.width);
+        table_.gate(out.row(r), scratch_.spare + static_cast<std::size_t>(r) * stride, act, out.width);
       });
     }
     quantise_output(dispatch, out, member);
@@ -356,7 +353,7 @@ class CpuPrepared final : public backend::Prepared {
     if (wanted == 0) return;
     const ActivationBuffer& in = scratch_.head_input;
     for_rows(member, wanted, [&](int i) {
-      norm_row(s.norm, row_of(buffer(s.in), pass_.wanted[static_cast<std::size_t>(i)]), in.width, row_of(in, i));
+      norm_row(s.norm, buffer(s.in).row(pass_.wanted[static_cast<std::size_t>(i)]), in.width, in.row(i));
       quantise_row(in, i, wanted);
     });
     team_.barrier();

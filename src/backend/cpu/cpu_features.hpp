@@ -14,8 +14,8 @@ namespace adze::cpu {
 // The tables this machine can execute, best first; the scalar one is always there.
 std::span<const KernelTable* const> available_tables();
 
-// The best table, or the one that `forced` names (PrepareOptions::kernel_set). Error: invalid_argument with the names to
-// choose from, when it is unknown or the machine cannot run it.
+// The best table, or the one that `forced` names (PrepareOptions::kernel_set). Error: invalid_argument with the names
+// to choose from, when it is unknown or the machine cannot run it.
 Result<const KernelTable*> choose_table(std::string_view forced);
 
 // CPUs the process may use: the smaller of its affinity mask and its cgroup quota, at least 1.

@@ -9,8 +9,6 @@
 namespace adze::cpu {
 namespace {
 
-int padded16(int n) { return (n + 15) / 16 * 16; }
-
 class Builder {
  public:
   Builder(const ops::Plan& plan, const backend::PrepareOptions& options, const KernelTable& table)

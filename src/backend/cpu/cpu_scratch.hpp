@@ -16,6 +16,7 @@ struct ActivationBuffer {
   std::size_t stride = 0;
   int width = 0;
   QuantisedRows int8_32{}, int8_256{};  // null quants: nobody reads that form
+  float* row(int r) const { return floats + static_cast<std::size_t>(r) * stride; }
 };
 
 struct MemberScratch {

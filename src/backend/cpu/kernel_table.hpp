@@ -20,6 +20,9 @@ inline constexpr int kPartition = 256;   // positions that share one softmax bef
 inline constexpr int kMaxQueries = 8;    // query vectors that one attention call walks the cache with
 inline constexpr int kDirectTokens = 4;  // up to here weights go from the file's blocks to registers, no panel kept
 
+// Functions of this header are static: an inline one could be emitted by an isa/ source and picked up by everybody.
+static constexpr int padded16(int n) { return (n + 15) / 16 * 16; }
+
 // Activations rounded to int8. Blocks of 32: q = round(127 x / max|x|), scale = max|x| / 127 rounded to float16.
 // Blocks of 256: scale in float32. Rows are grouped in tiles of near-equal size n <= max_tile (tile_of); inside a tile
 // everything is interleaved by row, so that a kernel reads one contiguous stream:
@@ -36,12 +39,12 @@ struct QuantisedRows {
 struct Tile {
   int first, count;
 };
-constexpr int tile_count(int rows, int max_tile) { return (rows + max_tile - 1) / max_tile; }
-constexpr Tile tile_at(int index, int rows, int max_tile) {
+static constexpr int tile_count(int rows, int max_tile) { return (rows + max_tile - 1) / max_tile; }
+static constexpr Tile tile_at(int index, int rows, int max_tile) {
   const int tiles = tile_count(rows, max_tile), size = rows / tiles, extra = rows % tiles;
   return {index * size + (index < extra ? index : extra), size + (index < extra ? 1 : 0)};
 }
-constexpr Tile tile_of(int row, int rows, int max_tile) {
+static constexpr Tile tile_of(int row, int rows, int max_tile) {
   const int tiles = tile_count(rows, max_tile), size = rows / tiles, extra = rows % tiles;
   const int large = extra * (size + 1);
   return tile_at(row < large ? row / (size + 1) : extra + (row - large) / size, rows, max_tile);

@@ -9,7 +9,6 @@
 namespace adze::cpu {
 namespace {
 
-std::size_t padded16(int n) { return static_cast<std::size_t>((n + 15) / 16 * 16); }
 std::size_t scale_blocks(int head_size) { return static_cast<std::size_t>((head_size + 31) / 32); }
 std::size_t aligned64(std::size_t n) { return (n + 63) / 64 * 64; }
 
@@ -31,7 +30,7 @@ std::size_t key_head_bytes(KvFormat format, int head_size) {
   return head_bytes(format, static_cast<std::size_t>(head_size), head_size);
 }
 std::size_t value_head_bytes(KvFormat format, int head_size) {
-  return head_bytes(format, padded16(head_size), head_size);
+  return head_bytes(format, static_cast<std::size_t>(padded16(head_size)), head_size);
 }
 
 std::size_t kv_page_bytes(const ops::Plan& plan, KvFormat format) {

@@ -6,7 +6,6 @@
 constexpr int kQ8Block = 32;  // values of a head that share a scale in a q8_0 cache
 
 inline int q8_blocks(int head_size) { return (head_size + kQ8Block - 1) / kQ8Block; }
-inline int padded16(int n) { return (n + 15) / 16 * 16; }
 
 // --- reading the cache: one struct per format
 // -------------------------------------------------------------------------
