@@ -40,7 +40,7 @@ class MappedFile {
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  bool mapped_ = false;     // there is memory to unmap
+  bool mapped_ = false;       // there is memory to unmap
   bool file_backed_ = false;  // and its pages are the file's, not locked
   std::filesystem::path path_;
 };

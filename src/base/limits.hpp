@@ -41,11 +41,11 @@ inline constexpr std::uint64_t kTemplateMaxSourceBytes = 1u << 20;
 inline constexpr std::size_t kTemplateMaxTokens = 100'000;
 inline constexpr std::uint64_t kTemplateMaxOutputBytes = 16u << 20;
 inline constexpr std::uint64_t kTemplateMaxSteps = 5'000'000;
-inline constexpr int kTemplateMaxDepth = 100;       // macro calls, nested statements, nested parentheses
+inline constexpr int kTemplateMaxDepth = 100;             // macro calls, nested statements, nested parentheses
 inline constexpr int kTemplateMaxExpressionHeight = 500;  // operators one above the other
 inline constexpr int kTemplateMaxArguments = 10'000;      // of one call, through *arguments
 inline constexpr int kTemplateMaxInputDepth = 200;        // nesting of the JSON that is rendered
-inline constexpr int kTemplateMaxRecursion = 2000;  // all levels together: syntax, calls, nested values
+inline constexpr int kTemplateMaxRecursion = 2000;        // all levels together: syntax, calls, nested values
 inline constexpr std::uint64_t kTemplateMaxMemoryBytes = 48u << 20;
 
 // --- requests (sample/, engine/): limit_exceeded --------------------------------------------------------------------

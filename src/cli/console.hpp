@@ -21,8 +21,8 @@ class Console {
 
   // The answer, as it is. A stdout that fails (a full disk) is remembered and reported by finish().
   void print(std::string_view text);
-  // A piece of a model's answer, shown at once. On a terminal, control characters other than white space are left out: a
-  // model must not steer the terminal. False once stdout has failed: the rest of the answer has no reader.
+  // A piece of a model's answer, shown at once. On a terminal, control characters other than white space are left out:
+  // a model must not steer the terminal. False once stdout has failed: the rest of the answer has no reader.
   bool print_answer(std::string_view piece);
   void flush();
   // A line on stderr, unless quiet.

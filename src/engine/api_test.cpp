@@ -206,9 +206,8 @@ TEST(Engine, EvaluatesWantedRows) {
   std::vector<float> expected(at_50.size());
   ScriptedBackend::noise(4)(std::span(ids).first(51), expected);
   EXPECT_EQ(at_50, expected);
-  EXPECT_EQ(s.engine
-                ->evaluate(
-                    std::vector<std::int32_t>(513, 1), [](auto) { return true; }, [](auto, auto) {})
+  EXPECT_EQ(s.engine->evaluate(
+                        std::vector<std::int32_t>(513, 1), [](auto) { return true; }, [](auto, auto) {})
                 .error()
                 .code,
             ErrorCode::context_full);

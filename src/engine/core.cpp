@@ -145,8 +145,7 @@ Result<std::vector<Engine::LayerDump>> Core::dump_layers(std::span<const std::in
   ADZE_CHECK(parts_.plan != nullptr, "an engine without a plan");
   LayerRecorder recorder(*parts_.plan);
   const Observing observing(*parts_.backend, recorder);
-  ADZE_TRY_STATUS(evaluate(
-      ids, [](std::int64_t) { return true; }, [](std::int64_t, std::span<const float>) {}));
+  ADZE_TRY_STATUS(evaluate(ids, [](std::int64_t) { return true; }, [](std::int64_t, std::span<const float>) {}));
   return recorder.take();
 }
 

@@ -167,6 +167,12 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   parts.model = model;
   parts.plan = &model->plan();
   ADZE_TRY(parts.tokenizer, model::load_tokenizer(model->metadata(), model));
+  if (parts.tokenizer->size() > model->plan().vocabulary_size) {
+    return fail(ErrorCode::corrupt_file,
+                fmt::format("the vocabulary has {} tokens, but the embedding only {} rows", parts.tokenizer->size(),
+                            model->plan().vocabulary_size),
+                "the file was made by a broken converter: download or convert it again");
+  }
   // The vocabulary was read once, merges and all; the few pieces that are printed later come back one page at a time.
   for (const format::GgufShard& shard : model->weights().file().shards()) shard.map.release(0, shard.data_offset);
   const std::int64_t context = model->plan().context_length;

@@ -242,11 +242,9 @@ TEST(Vocabulary, RefusesWhatContradictsItself) {
   expect_refused(load({.pre = "never-heard-of"}), ErrorCode::unsupported_feature, "never-heard-of");
   expect_refused(load({.pre = ""}), ErrorCode::unsupported_feature, "tokenizer.ggml.pre");
   expect_refused(load({.kind = "llama"}), ErrorCode::not_found, "tokenizer.ggml.scores");
-  expect_refused(load({.kind = "llama"},
-                      [](auto& w) {
-                        w.add_f32s("tokenizer.ggml.scores", std::vector<float>{0, 1});
-                      }),
-                 ErrorCode::corrupt_file, "scores has 2 values for 4 tokens");
+  expect_refused(
+      load({.kind = "llama"}, [](auto& w) { w.add_f32s("tokenizer.ggml.scores", std::vector<float>{0, 1}); }),
+      ErrorCode::corrupt_file, "scores has 2 values for 4 tokens");
   expect_refused(load({}, [](auto& w) { w.add_string("tokenizer.ggml.add_bos_token", "yes"); }),
                  ErrorCode::corrupt_file, "add_bos_token");
 }

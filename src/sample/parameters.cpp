@@ -17,7 +17,7 @@ tl::unexpected<Error> refuse(std::string_view field, const std::string& value, s
 // One row per number: the range is closed below and above unless the floor is excluded.
 struct FloatRule {
   std::string_view field;
-  float SamplerParameters::*value;
+  float SamplerParameters::* value;
   float low, high;
   bool above_low;
   std::string_view allowed;
@@ -38,7 +38,7 @@ constexpr FloatRule kFloatRules[] = {
 
 struct IntRule {
   std::string_view field;
-  int SamplerParameters::*value;
+  int SamplerParameters::* value;
   int low;
   std::string_view allowed;
 };

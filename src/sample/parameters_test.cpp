@@ -38,18 +38,9 @@ TEST(Parameters, NamesTheFieldItRefuses) {
       {"dry_allowed_length", [](auto& p) { p.dry_allowed_length = 0; }},
       {"dry_window", [](auto& p) { p.dry_window = -7; }},
       {"dry_breakers", [](auto& p) { p.dry_breakers = {10}; }},
-      {"logit_bias",
-       [](auto& p) {
-         p.logit_bias = {{191222191, 5.0f}};
-       }},
-      {"logit_bias",
-       [](auto& p) {
-         p.logit_bias = {{-1, 1.0f}};
-       }},
-      {"logit_bias",
-       [](auto& p) {
-         p.logit_bias = {{3, kInf}};
-       }},
+      {"logit_bias", [](auto& p) { p.logit_bias = {{191222191, 5.0f}}; }},
+      {"logit_bias", [](auto& p) { p.logit_bias = {{-1, 1.0f}}; }},
+      {"logit_bias", [](auto& p) { p.logit_bias = {{3, kInf}}; }},
       {"banned", [](auto& p) { p.banned = {-1}; }},
   };
   for (const Case& c : cases) {

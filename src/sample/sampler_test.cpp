@@ -414,6 +414,7 @@ TEST(Sampler, SameSeedSameText) {
     Scratch scratch(2000, 64);
     const auto sampler = Sampler::create(p, 2000).value();
     std::vector<std::int32_t> ids;
+    ids.reserve(50);
     for (int i = 0; i < 50; ++i) ids.push_back(sampler.sample(row, ids, i, scratch).value());
     return ids;
   };

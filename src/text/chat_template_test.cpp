@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-const fs::path kData = fs::path(ADZE_TEST_DATA) / "chat";
+fs::path data() { return fs::path(ADZE_TEST_DATA) / "chat"; }
 
 std::string slurp(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -77,7 +77,7 @@ std::size_t run_cases(const fs::path& folder) {
   return all["cases"].size();
 }
 
-TEST(ChatTemplates, RenderEveryRecordedConversation) { EXPECT_EQ(run_cases(kData), 504u); }
+TEST(ChatTemplates, RenderEveryRecordedConversation) { EXPECT_EQ(run_cases(data()), 504u); }
 
 TEST(ChatTemplates, RenderEveryRecordedConversationOfRestrictedModels) {
   const char* oracles = std::getenv("ADZE_TEST_ORACLES");
@@ -86,7 +86,7 @@ TEST(ChatTemplates, RenderEveryRecordedConversationOfRestrictedModels) {
 }
 
 TEST(ChatTemplates, LanguageFeatures) {
-  for (const Json& c : Json::parse(slurp(kData / "jinja_features.json")))
+  for (const Json& c : Json::parse(slurp(data() / "jinja_features.json")))
     expect_outcome(c, render(c["template"].get<std::string>(), R"({"a": 1, "b": 2})"), c["name"].get<std::string>());
 }
 
@@ -118,7 +118,7 @@ void run_vectors(const fs::path& file, const std::string& model, const fs::path&
 }
 
 TEST(ChatTemplates, RawServerInputs) {
-  run_vectors(kData / "template_vectors.jsonl", "qwen35", kData / "templates/qwen3.5.jinja",
+  run_vectors(data() / "template_vectors.jsonl", "qwen35", data() / "templates/qwen3.5.jinja",
               {{"bos_token", ""}, {"eos_token", "<|im_end|>"}});
   const char* oracles = std::getenv("ADZE_TEST_ORACLES");
   const char* cases = std::getenv("ADZE_TEST_CASES");
@@ -132,7 +132,7 @@ TEST(ChatTemplates, RawServerInputs) {
 }
 
 TEST(ChatTemplates, RandomTemplatesAsPythonRendersThem) {
-  std::ifstream lines(kData / "expressions.jsonl");
+  std::ifstream lines(data() / "expressions.jsonl");
   ASSERT_TRUE(lines);
   for (std::string line; std::getline(lines, line);) {
     const Json c = Json::parse(line);

@@ -50,7 +50,7 @@ class Evaluator : public Runtime {
   Flow execute(const Statement& statement);
   Flow execute_if(const IfStatement& node);
   Flow execute_for(const ForStatement& node);
-  Flow loop_over(const ForStatement& node, const Value& iterable, Value outer, int depth0);
+  Flow loop_over(const ForStatement& node, const Value& iterable, const Value& outer, int depth0);
   void execute_set_block(const SetBlock& node);
   void execute_call_block(const CallBlock& node);
   void execute_filter_block(const FilterBlock& node);

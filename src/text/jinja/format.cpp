@@ -1,5 +1,6 @@
 // The two old ways to fill a text with values: "%s" % x and "{}".format(x).
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "text/jinja/runtime.hpp"
@@ -48,7 +49,7 @@ std::string group_digits(std::string digits, char separator, std::size_t every) 
   return digits;
 }
 
-std::string trim_general(std::string text) {
+std::string trim_general(const std::string& text) {
   const std::size_t e = std::min(text.find_first_of("eE"), text.size());
   std::string mantissa = text.substr(0, e);
   if (mantissa.find('.') != std::string::npos) {
@@ -75,7 +76,7 @@ std::string real_digits(double value, char type, std::int64_t precision, bool al
   // general: the exponent decides; trailing zeros go unless asked for
   if (precision == 0) precision = 1;
   const std::string scientific = fmt::format("{:.{}e}", value, precision - 1);
-  const int exponent = std::atoi(scientific.c_str() + scientific.find('e') + 1);
+  const int exponent = decimal_exponent(scientific);
   std::string text =
       exponent < -4 || exponent >= precision ? scientific : fmt::format("{:.{}f}", value, precision - 1 - exponent);
   if (!alternate) text = trim_general(text);
@@ -304,7 +305,7 @@ class BraceFormatter {
     if (name.empty()) {
       index = next_++;
     } else if (name.find_first_not_of("0123456789") == std::string_view::npos && name.size() < 10) {
-      index = static_cast<std::size_t>(std::atoi(std::string(name).c_str()));
+      std::from_chars(name.data(), name.data() + name.size(), index);
     } else {
       for (const auto& [key, value] : arguments_.named)
         if (key == name) return value;

@@ -8,6 +8,14 @@
 
 namespace adze::text::jinja {
 
+int decimal_exponent(std::string_view scientific) {
+  std::size_t at = scientific.find_first_of("eE") + 1;
+  if (scientific[at] == '+') ++at;  // from_chars does not take it
+  int exponent = 0;
+  std::from_chars(scientific.data() + at, scientific.data() + scientific.size(), exponent);
+  return exponent;
+}
+
 std::string float_repr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -15,7 +23,7 @@ std::string float_repr(double value) {
   const auto written = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
   std::string text(buffer, written.ptr);  // shortest that reads back the same: d.ddde[+-]dd
   const std::size_t e = text.find('e');
-  const int exponent = std::atoi(text.c_str() + e + 1);
+  const int exponent = decimal_exponent(text);
   std::string digits;
   std::string out;
   for (const char c : text.substr(0, e)) {

@@ -64,7 +64,8 @@ Value plus(Runtime& rt, const Value& a);
 // --- numbers
 // ------------------------------------------------------------------------------------------------------------
 
-std::string float_repr(double value);  // repr(float)
+std::string float_repr(double value);               // repr(float)
+int decimal_exponent(std::string_view scientific);  // of "1.5e-07"
 Value make_integer(Runtime& rt, BigInt value);
 BigInt to_big(const Value& value);                  // boolean, integer or big
 double to_double(Runtime& rt, const Value& value);  // any number; OverflowError

@@ -8,8 +8,7 @@ namespace {
 
 // These are generators in Jinja: nothing is checked or computed before the first item is asked for.
 Value filter_map(Runtime& rt, const Value& v, const Arguments& arguments) {
-  const Value source = v;
-  return make_generator(rt, [source, arguments, items = Value(), path = std::shared_ptr<AttributePath>(),
+  return make_generator(rt, [source = v, arguments, items = Value(), path = std::shared_ptr<AttributePath>(),
                              rest = Arguments(), name = std::string()](Runtime& r, Value& out) mutable {
     if (items.is_missing()) {
       if (!truthy(r, source)) return false;
@@ -41,31 +40,31 @@ Value filter_map(Runtime& rt, const Value& v, const Arguments& arguments) {
 }
 
 Value select(Runtime& rt, const Value& v, const Arguments& arguments, bool wanted, bool by_attribute) {
-  const Value source = v;
-  return make_generator(rt, [=, items = Value(), path = std::shared_ptr<AttributePath>(), rest = Arguments(),
-                             test = std::string()](Runtime& r, Value& out) mutable {
-    if (items.is_missing()) {
-      if (!truthy(r, source)) return false;
-      rest = arguments;
-      auto& positional = rest.positional;
-      if (by_attribute) {
-        if (positional.empty()) raise_filter_argument("Missing parameter for attribute name");
-        path = std::make_shared<AttributePath>(r, &positional[0]);
-        positional.erase(positional.begin());
-      }
-      if (!positional.empty()) {
-        test = expect_string(positional[0], "test name").text;
-        positional.erase(positional.begin());
-      }
-      items = iterate(r, source);
-    }
-    while (items.as<IteratorObject>().next(r, out)) {
-      const Value subject = path ? (*path)(r, out) : out;
-      const bool passed = test.empty() ? truthy(r, subject) : r.call_test(test, subject, rest);
-      if (passed == wanted) return true;
-    }
-    return false;
-  });
+  return make_generator(
+      rt, [source = v, arguments, wanted, by_attribute, items = Value(), path = std::shared_ptr<AttributePath>(),
+           rest = Arguments(), test = std::string()](Runtime& r, Value& out) mutable {
+        if (items.is_missing()) {
+          if (!truthy(r, source)) return false;
+          rest = arguments;
+          auto& positional = rest.positional;
+          if (by_attribute) {
+            if (positional.empty()) raise_filter_argument("Missing parameter for attribute name");
+            path = std::make_shared<AttributePath>(r, &positional[0]);
+            positional.erase(positional.begin());
+          }
+          if (!positional.empty()) {
+            test = expect_string(positional[0], "test name").text;
+            positional.erase(positional.begin());
+          }
+          items = iterate(r, source);
+        }
+        while (items.as<IteratorObject>().next(r, out)) {
+          const Value subject = path ? (*path)(r, out) : out;
+          const bool passed = test.empty() ? truthy(r, subject) : r.call_test(test, subject, rest);
+          if (passed == wanted) return true;
+        }
+        return false;
+      });
 }
 
 Value filter_select(Runtime& rt, const Value& v, const Arguments& a) { return select(rt, v, a, true, false); }

@@ -165,7 +165,8 @@ Evaluator::Flow Evaluator::execute_if(const IfStatement& node) {
 
 Evaluator::Flow Evaluator::execute_for(const ForStatement& node) {
   const Value iterable = evaluate(*node.iterable);
-  return loop_over(node, iterable, frame_, 0);
+  const Value outer = frame_;  // which the loop replaces by its own
+  return loop_over(node, iterable, outer, 0);
 }
 
 namespace {
@@ -190,7 +191,7 @@ struct FilteredItems : IteratorObject {
 }  // namespace
 
 // Runs a for statement over `iterable`; `outer` is the frame that the statement stands in.
-Evaluator::Flow Evaluator::loop_over(const ForStatement& node, const Value& iterable, Value outer, int depth0) {
+Evaluator::Flow Evaluator::loop_over(const ForStatement& node, const Value& iterable, const Value& outer, int depth0) {
   Value over = iterable;
   Value items = iterate(*this, iterable);
   if (node.filter) {

@@ -4,7 +4,6 @@
 // their provenance: which bytes were written in the template and which came from the request.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -21,21 +20,20 @@ class Runtime;
 class Value {
  public:
   Value() = default;
-  static Value none() { return Value(Kind::none, 0); }
-  static Value boolean(bool b) { return Value(Kind::boolean, b ? 1 : 0); }
-  static Value integer(std::int64_t i) { return Value(Kind::integer, static_cast<std::uint64_t>(i)); }
-  static Value real(double d) { return Value(Kind::real, std::bit_cast<std::uint64_t>(d)); }
-  Value(Object* object)  // NOLINT: every object is a value
-      : kind_(object->kind), bits_(reinterpret_cast<std::uintptr_t>(object)) {
+  static Value none() { return Value(Kind::none, {.integer = 0}); }
+  static Value boolean(bool b) { return Value(Kind::boolean, {.integer = b ? 1 : 0}); }
+  static Value integer(std::int64_t i) { return Value(Kind::integer, {.integer = i}); }
+  static Value real(double d) { return Value(Kind::real, {.real = d}); }
+  Value(Object* object) : kind_(object->kind), payload_{.object = object} {  // NOLINT: every object is a value
     ++object->refs;
   }
-  Value(const Value& other) : kind_(other.kind_), bits_(other.bits_) {
+  Value(const Value& other) : kind_(other.kind_), payload_(other.payload_) {
     if (is_object()) ++object()->refs;
   }
-  Value(Value&& other) noexcept : kind_(std::exchange(other.kind_, Kind::missing)), bits_(other.bits_) {}
+  Value(Value&& other) noexcept : kind_(std::exchange(other.kind_, Kind::missing)), payload_(other.payload_) {}
   Value& operator=(Value other) noexcept {
     std::swap(kind_, other.kind_);
-    std::swap(bits_, other.bits_);
+    std::swap(payload_, other.payload_);
     return *this;
   }
   ~Value() {
@@ -54,20 +52,26 @@ class Value {
   bool is_sequence() const { return kind_ == Kind::list || kind_ == Kind::tuple; }
   bool is_object() const { return kind_ == Kind::undefined || kind_ >= Kind::big; }
 
-  std::int64_t as_integer() const { return static_cast<std::int64_t>(bits_); }  // boolean or integer
-  bool as_boolean() const { return bits_ != 0; }
-  double as_real() const { return std::bit_cast<double>(bits_); }
-  Object* object() const { return reinterpret_cast<Object*>(static_cast<std::uintptr_t>(bits_)); }
+  std::int64_t as_integer() const { return payload_.integer; }  // boolean or integer
+  bool as_boolean() const { return payload_.integer != 0; }
+  double as_real() const { return payload_.real; }
+  Object* object() const { return payload_.object; }
   template <class T>
   T& as() const {
     return *static_cast<T*>(object());
   }
 
  private:
-  Value(Kind kind, std::uint64_t bits) : kind_(kind), bits_(bits) {}
+  // Copied as a whole, never through a member: which one it holds is the kind's business.
+  union Payload {
+    std::int64_t integer;
+    double real;
+    Object* object;
+  };
+  Value(Kind kind, Payload payload) : kind_(kind), payload_(payload) {}
   static void release(Object* object) noexcept;  // one reference fewer
   Kind kind_ = Kind::missing;
-  std::uint64_t bits_ = 0;  // an integer, the bits of a double, or an Object*
+  Payload payload_{.integer = 0};
 };
 
 // Where text comes from.

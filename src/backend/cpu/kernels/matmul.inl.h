@@ -103,7 +103,8 @@ struct PanelOf {
   static constexpr int kElements = 32;
 };
 template <class F>
-requires(F::kSub > 0) struct PanelOf<F> {
+  requires(F::kSub > 0)
+struct PanelOf<F> {
   using Type = Panel256<F::kSub>;
   static constexpr int kElements = 256;
 };
