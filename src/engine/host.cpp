@@ -15,7 +15,8 @@ std::int64_t unix_seconds() {
 
 std::uint64_t seed() {
   std::random_device device;
-  return static_cast<std::uint64_t>(device()) << 32 | device();
+  // 53 bits: a seed that was reported can be given back, through --seed and through readers of JSON that use doubles.
+  return (static_cast<std::uint64_t>(device()) << 32 | device()) >> 11;
 }
 
 }  // namespace
