@@ -27,7 +27,8 @@ class Chat : public ::testing::Test {
 };
 
 TEST_F(Chat, TurnsCommandsAndQuit) {
-  TerminalSession chat(box_, {"run", kModel, "--chat-template", template_, "-n", "6", "--temperature", "0"});
+  TerminalSession chat(
+      box_, {"run", kModel, "--threads", "1", "--chat-template", template_, "-n", "6", "--temperature", "0"});
   ASSERT_TRUE(chat.wait_for(kPrompt)) << chat.shown();
   chat.type("/help\r");
   ASSERT_TRUE(chat.wait_for("/quit")) << chat.shown();
@@ -61,7 +62,8 @@ TEST_F(Chat, CtrlCStopsTheAnswerNotTheProgram) {
       box_, {"run", kModel, "--chat-template", template_, "--ignore-eos", "--cpu", "scalar", "--threads", "1"});
   ASSERT_TRUE(chat.wait_for(kPrompt));
   chat.type("go on for ever\r");
-  ASSERT_TRUE(chat.wait_for("\n"));  // the line was taken, the answer begins
+  ASSERT_TRUE(chat.wait_for("\n"));   // the line was taken ...
+  ASSERT_TRUE(chat.wait_for_more());  // ... and the answer has begun
   chat.type(kCtrlC);
   ASSERT_TRUE(chat.wait_for("(stopped)")) << chat.shown();
   ASSERT_TRUE(chat.wait_for(kPrompt)) << chat.shown();
@@ -76,7 +78,8 @@ TEST_F(Chat, BlocksLoadAndClear) {
   box_.write("old.json", R"({"system": "", "messages": [{"role": "user", "content": "a"},
                                                          {"role": "assistant", "content": "b"}]})");
   box_.write("bad.json", "[]");
-  TerminalSession chat(box_, {"run", kModel, "--chat-template", template_, "-n", "3", "--temperature", "0"});
+  TerminalSession chat(
+      box_, {"run", kModel, "--threads", "1", "--chat-template", template_, "-n", "3", "--temperature", "0"});
   ASSERT_TRUE(chat.wait_for(kPrompt));
   chat.type("/load " + box_.file("bad.json") + "\r");
   ASSERT_TRUE(chat.wait_for("is not a saved chat")) << chat.shown();

@@ -143,6 +143,13 @@ bool TerminalSession::wait_for(std::string_view text) {
   }
 }
 
+bool TerminalSession::wait_for_more() {
+  while (consumed_ == shown_.size()) {
+    if (!read_some()) return false;
+  }
+  return true;
+}
+
 int TerminalSession::wait_exit() {
   while (read_some()) {
   }
