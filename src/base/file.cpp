@@ -70,7 +70,8 @@ Error errno_error(int errno_value, std::string_view doing, const std::filesystem
 }
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path, MapOptions options) {
-  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor fd(
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe does not wait for a writer
   if (fd.get() < 0) return tl::unexpected(errno_error(errno, "open", path));
   struct stat info{};
   if (::fstat(fd.get(), &info) != 0) return tl::unexpected(errno_error(errno, "inspect", path));
@@ -168,10 +169,21 @@ AtomicFile::~AtomicFile() {
 }
 
 Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
-  std::string temporary = path.string() + ".XXXXXX";
+  // A rename would put a file in the place of a device or a pipe: as root, /dev/null itself.
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("'{}' is not a regular file and cannot be replaced", path.string()), "Name a file.");
+  }
+  // Through a link, the file that it names is replaced, not the link.
+  std::filesystem::path target =
+      std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path, ignored) : path;
+  if (target.empty()) target = path;
+  std::string temporary = target.string() + ".XXXXXX";
   const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return tl::unexpected(errno_error(errno, "create a file beside", path));
-  return AtomicFile(fd, path, std::move(temporary));
+  return AtomicFile(fd, std::move(target), std::move(temporary));
 }
 
 Status AtomicFile::write(std::span<const std::byte> bytes) {

@@ -49,7 +49,8 @@ class MappedFile {
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
 
 // A file that comes into being whole: bytes go to a temporary beside `path`, commit() syncs it and renames it.
-// Destroyed without commit, it leaves nothing behind and the old file, if any, untouched. Errors: io, disk_full.
+// Destroyed without commit, it leaves nothing behind and the old file, if any, untouched. Errors: io, disk_full,
+// invalid_argument where `path` is there and is no regular file.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::filesystem::path& path);

@@ -1,6 +1,7 @@
 #include "base/file.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -65,6 +66,32 @@ TEST(File, AtomicFileIsAllOrNothing) {
   ASSERT_TRUE(file->commit());
   EXPECT_EQ(read_file(path, 100).value(), "new bytes");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(File, PipesAndFoldersAreNotReplaced) {
+  const auto pipe = temporary("adze_atomic_pipe");
+  std::filesystem::remove(pipe);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::filesystem::path& path : {pipe, std::filesystem::path(::testing::TempDir())}) {
+    const Status status = write_file_atomic(path, "x");
+    ASSERT_FALSE(status) << path;
+    EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_EQ(MappedFile::open(pipe).error().code, ErrorCode::invalid_argument);  // and does not wait for a writer
+  std::filesystem::remove(pipe);
+}
+
+TEST(File, ALinkKeepsNamingWhatIsReplaced) {
+  const auto folder = temporary("adze_link_test");
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  ASSERT_TRUE(write_file_atomic(folder / "real", "old"));
+  std::filesystem::create_symlink("real", folder / "link");
+  ASSERT_TRUE(write_file_atomic(folder / "link", "new"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(read_file(folder / "real", 100).value(), "new");
   std::filesystem::remove_all(folder);
 }
 

@@ -83,6 +83,10 @@ LineEditor::LineEditor() : impl_(std::make_unique<Impl>()) {
   edit.el_set(impl_->editor, EL_EDITOR, "emacs");
   edit.el_set(impl_->editor, EL_SIGNAL, 0);
   edit.el_set(impl_->editor, EL_HIST, edit.history, impl_->history);
+  // On Ctrl-C a terminal drops what was written and not yet shown, after it has sent the signal: what the program says in
+  // answer, the next prompt included, could vanish (5 times in 60). Neither mode of the editor shall do that.
+  edit.el_set(impl_->editor, EL_SETTY, "-d", "+noflsh", nullptr);
+  edit.el_set(impl_->editor, EL_SETTY, "-x", "+noflsh", nullptr);
 }
 
 LineEditor::~LineEditor() {
