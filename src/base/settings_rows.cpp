@@ -69,7 +69,7 @@ constexpr SettingRow kRows[] = {
      9007199254740992.0},
 
     {"max_tokens", &S::max_tokens, G::ending, "-n,--max-tokens", "", "N", "Stop after N generated tokens", 0,
-     kMaxTokens},
+     9223372036854775807.0},  // as clients send it for "no limit"; the context is one
     {"stop", &S::stop, G::ending, "--stop", "", "TEXT", "Stop before TEXT; may be repeated"},
     {"stop_ids", &S::stop_ids, G::ending, "--stop-id", "", "ID", "Stop at token ID; may be repeated"},
     {"ignore_eos", &S::ignore_eos, G::ending, "--ignore-eos", "", "", "Go on past the model's end-of-text tokens"},
@@ -87,7 +87,7 @@ constexpr SettingRow kRows[] = {
 
     {"quiet", &S::quiet, G::output, "-q,--quiet", "ADZE_QUIET", "", "No progress and no statistics"},
     {"verbose", &S::verbose, G::output, "-v,--verbose", "ADZE_VERBOSE", "",
-     "Also print the settings in force, the sampler order and the seed"},
+     "Also print the model, the route, the sampler order and the seed"},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/suggest.hpp"
 #include "cli/chat_file.hpp"
 #include "cli/engine_setup.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/line_editor.hpp"
 #include "cli/utf8.hpp"
 
@@ -113,10 +114,8 @@ Status Session::answer(const std::string& message) {
   if (!generation) return tl::unexpected<Error>(std::move(generation.error()));
   context_.console.print("\n");
   if (generation->finish == FinishReason::cancelled) context_.console.note("(stopped)");
-  if (generation->finish == FinishReason::length && !context_.settings().max_tokens) {
-    context_.console.note("(the context is full; /clear starts afresh)");
-  }
-  if (context_.settings().verbose) print_statistics(context_.console, *generation);
+  if (ended_by_context(*generation, options)) context_.console.note("(the context is full; /clear starts afresh)");
+  if (context_.settings().verbose) print_statistics(context_, *generation);
   context_.console.print("\n");
   context_.console.flush();
   return {};
@@ -125,7 +124,9 @@ Status Session::answer(const std::string& message) {
 Status Session::command(const std::string& line) {
   const auto space = line.find(' ');
   const std::string_view name = std::string_view(line).substr(0, space);
-  const std::string rest = space == std::string::npos ? std::string{} : line.substr(line.find_first_not_of(' ', space));
+  const auto begin = line.find_first_not_of(' ', space);  // npos: nothing but spaces follows the name
+  const std::string rest =
+      begin == std::string::npos || space == std::string::npos ? std::string{} : line.substr(begin);
   std::vector<std::string_view> names;
   for (const SlashCommand& known : slash_commands()) {
     if (known.name == name) return (this->*known.run)(rest);

@@ -5,26 +5,38 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
+#include <utility>
 
 #include "base/file.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/utf8.hpp"
 
 namespace adze::cli {
 namespace {
 
 constexpr std::size_t kMaxStdinBytes = 256u << 20;
-constexpr int kExitInterrupted = 130;
+// What stderr will not take is lost: there is nobody left to tell.
+template <class... Values>
+void print_stderr(fmt::format_string<Values...> format, Values&&... values) {
+  const std::string text = fmt::format(format, std::forward<Values>(values)...);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
 
-std::atomic<bool> interrupt_flag{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "set from a signal");
-
-extern "C" void on_interrupt(int /*signal*/) {
-  if (interrupt_flag.exchange(true)) ::_exit(kExitInterrupted);
+// Messages quote what people and files say; a terminal must not obey it.
+std::string without_controls(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t') {
+      out += c;
+    } else {
+      out += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -69,14 +81,14 @@ void Console::note(std::string_view line) {
   if (quiet_) return;
   clear_progress();
   flush();
-  fmt::print(stderr, "{}\n", line);
+  print_stderr("{}\n", without_controls(line));
 }
 
 void Console::error(const Error& error) {
   clear_progress();
   flush();
-  fmt::print(stderr, "adze: {}\n", error.message);
-  if (!error.hint.empty()) fmt::print(stderr, "hint: {}\n", error.hint);
+  print_stderr("adze: {}\n", without_controls(error.message));
+  if (!error.hint.empty()) print_stderr("hint: {}\n", without_controls(error.hint));
 }
 
 void Console::progress(std::string_view what, std::uint64_t done, std::uint64_t total) {
@@ -86,14 +98,14 @@ void Console::progress(std::string_view what, std::uint64_t done, std::uint64_t 
   progress_drawn_ms_ = now_ms;
   progress_shown_ = true;
   if (total == 0) {
-    fmt::print(stderr, "\r\033[K{} {}", what, format_bytes(done));
+    print_stderr("\r\033[K{} {}", what, format_bytes(done));
     return;
   }
   constexpr std::size_t kWidth = 30;
   const double share = static_cast<double>(done) / static_cast<double>(total);
   const auto filled = static_cast<std::size_t>(share * kWidth);
-  fmt::print(stderr, "\r\033[K{} [{:#<{}}{:.<{}}] {:3.0f} % of {}", what, "", filled, "", kWidth - filled, share * 100,
-             format_bytes(total));
+  print_stderr("\r\033[K{} [{:#<{}}{:.<{}}] {:3.0f} % of {}", what, "", filled, "", kWidth - filled, share * 100,
+               format_bytes(total));
 }
 
 void Console::end_progress() { clear_progress(); }
@@ -101,7 +113,7 @@ void Console::end_progress() { clear_progress(); }
 void Console::clear_progress() {
   if (!progress_shown_) return;
   progress_shown_ = false;
-  fmt::print(stderr, "\r\033[K");
+  print_stderr("\r\033[K");
 }
 
 std::string format_bytes(std::uint64_t bytes) {
@@ -140,15 +152,6 @@ Result<std::string> read_stdin_text() {
   }
   return text;
 }
-
-void watch_interrupts() {
-  struct sigaction action{};
-  action.sa_handler = on_interrupt;  // without SA_RESTART: a blocked read ends
-  ::sigaction(SIGINT, &action, nullptr);
-}
-
-bool interrupted() { return interrupt_flag.load(std::memory_order_relaxed); }
-void clear_interrupt() { interrupt_flag.store(false, std::memory_order_relaxed); }
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

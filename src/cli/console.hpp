@@ -55,11 +55,6 @@ std::string format_bytes(std::uint64_t bytes);
 // byte).
 Result<std::string> read_stdin_text();
 
-// Ctrl-C. After watch_interrupts() the first one sets the flag, a second one before it is taken ends the program.
-void watch_interrupts();
-bool interrupted();
-void clear_interrupt();
-
 // Seconds on a clock that never goes back; peak resident memory of this process in bytes.
 double now_seconds();
 std::uint64_t peak_memory_bytes();

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/file.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/models.hpp"
 #include "cli/utf8.hpp"
 
@@ -152,14 +153,20 @@ Result<std::optional<std::string>> prompt_text(const Context& context, std::size
   return words ? fmt::format("{}\n\n{}", *words, text) : text;
 }
 
-void print_statistics(Console& console, const Generation& generation) {
+bool ended_by_context(const Generation& generation, const GenerateOptions& options) {
+  return generation.finish == FinishReason::length &&
+         (options.max_tokens < 0 || generation.statistics.generated_tokens < options.max_tokens);
+}
+
+void print_statistics(const Context& context, const Generation& generation) {
   const Statistics& s = generation.statistics;
   std::string line = fmt::format("prompt {} tokens, {:.1f} tokens/s", s.prompt_tokens, s.prompt_rate());
   if (s.reused_tokens > 0) line += fmt::format(" ({} more reused)", s.reused_tokens);
   line +=
       fmt::format("; generated {} tokens, {:.1f} tokens/s; first token {:.0f} ms; peak memory {}", s.generated_tokens,
                   s.generate_rate(), s.first_token_seconds * 1e3, format_bytes(peak_memory_bytes()));
-  console.note(line);
+  context.console.note(line);
+  if (context.settings().verbose) context.console.note(fmt::format("seed {}", generation.seed));
 }
 
 void print_verbose(Console& console, const Engine& engine, const GenerateOptions& options) {

@@ -30,8 +30,10 @@ Result<std::vector<std::int32_t>> parse_ids(std::string_view text, int vocabular
 // not_found, io, invalid_argument where the text is not UTF-8.
 Result<std::optional<std::string>> prompt_text(const Context& context, std::size_t first);
 
-// "prompt 12 tokens, 800 tokens/s; generated ..." on stderr, unless quiet.
-void print_statistics(Console& console, const Generation& generation);
+// The answer ended where the context did, before the number of tokens that was asked for.
+bool ended_by_context(const Generation& generation, const GenerateOptions& options);
+// "prompt 12 tokens, 800 tokens/s; generated ..." on stderr, unless quiet; with --verbose the seed as well.
+void print_statistics(const Context& context, const Generation& generation);
 
 // The lines of --verbose: the model, its context and route, the samplers in the order they run, the seed.
 void print_verbose(Console& console, const Engine& engine, const GenerateOptions& options);

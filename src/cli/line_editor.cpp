@@ -1,15 +1,19 @@
 #include "cli/line_editor.hpp"
 
 #include <histedit.h>
+#include <poll.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <cwchar>
 #include <optional>
 
 #include "base/shared_library.hpp"
-#include "cli/console.hpp"
+#include "cli/interrupt.hpp"
 
 namespace adze::cli {
 namespace {
@@ -36,6 +40,26 @@ std::optional<Libedit> load_libedit() {
     return std::nullopt;
   }
   return l;
+}
+
+// One character of the terminal for the editor, 0 at the end, -1 for an interrupt. The editor's own reader takes an
+// interrupted read for an accident and reads on.
+int read_character(EditLine* /*editor*/, wchar_t* character) {
+  std::mbstate_t state{};
+  for (;;) {
+    std::array<pollfd, 2> sources{{{STDIN_FILENO, POLLIN, 0}, {interrupt_descriptor(), POLLIN, 0}}};
+    if (::poll(sources.data(), sources.size(), -1) < 0 && errno != EINTR) return -1;
+    if (interrupted()) return -1;
+    if (sources[0].revents == 0) continue;
+    char byte = 0;
+    const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return static_cast<int>(got);
+    const std::size_t length = std::mbrtowc(character, &byte, 1, &state);
+    if (length == static_cast<std::size_t>(-2)) continue;  // a part of a character
+    if (length != static_cast<std::size_t>(-1)) return 1;
+    state = {};  // not UTF-8: dropped
+  }
 }
 
 }  // namespace
@@ -82,9 +106,10 @@ LineEditor::LineEditor() : impl_(std::make_unique<Impl>()) {
   edit.el_set(impl_->editor, EL_PROMPT, &Impl::show_prompt);
   edit.el_set(impl_->editor, EL_EDITOR, "emacs");
   edit.el_set(impl_->editor, EL_SIGNAL, 0);
+  edit.el_set(impl_->editor, EL_GETCFN, &read_character);
   edit.el_set(impl_->editor, EL_HIST, edit.history, impl_->history);
-  // On Ctrl-C a terminal drops what was written and not yet shown, after it has sent the signal: what the program says in
-  // answer, the next prompt included, could vanish (5 times in 60). Neither mode of the editor shall do that.
+  // On Ctrl-C a terminal drops what was written and not yet shown, after it has sent the signal: what the program says
+  // in answer, the next prompt included, could vanish (5 times in 60). Neither mode of the editor shall do that.
   edit.el_set(impl_->editor, EL_SETTY, "-d", "+noflsh", nullptr);
   edit.el_set(impl_->editor, EL_SETTY, "-x", "+noflsh", nullptr);
 }
@@ -98,6 +123,8 @@ LineEditor::~LineEditor() {
 LineEditor::Outcome LineEditor::read(std::string_view prompt, std::string& line) {
   impl_->prompt = prompt;
   if (!impl_->edit) return impl_->read_plain(line);
+  // Before the prompt, not with the first key after it: what is typed at the sight of the prompt is for the editor.
+  impl_->edit->el_set(impl_->editor, EL_PREP_TERM, 1);
   int count = 0;
   const char* text = impl_->edit->el_gets(impl_->editor, &count);
   if (interrupted()) {

@@ -1,6 +1,10 @@
 // The program: finds the command, gathers its settings, calls it, and turns its result into an exit code.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <vector>
@@ -23,7 +27,7 @@ Result<ExitCode> unknown_command(std::string_view name) {
 
 Result<ExitCode> dispatch(std::span<const char* const> words, Console& console) {
   if (words.empty()) {
-    fmt::print(stderr, "{}", program_help());
+    std::fputs(program_help().c_str(), stderr);
     return ExitCode::usage;
   }
   const std::string_view name = words.front();
@@ -62,15 +66,28 @@ ExitCode run(std::span<const char* const> words) {
   return exit_code_for(result.error().code);
 }
 
+// A file that is opened while a standard stream is closed would get its number, and what was meant for the stream would
+// be written into the file. Stand-ins that fail as a closed stream does keep the numbers taken.
+void occupy_standard_streams() {
+  const int modes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+  for (int stream = 0; stream < 3; ++stream) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    const int fd = ::open("/dev/null", modes[stream]);  // the lowest free number, which is `stream`
+    if (fd > stream) ::close(fd);
+  }
+}
+
 }  // namespace
 }  // namespace adze::cli
 
 int main(int argc, char** argv) {
+  adze::cli::occupy_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of the write, with a sentence
   try {
     const std::vector<const char*> words(argv + (argc > 0 ? 1 : 0), argv + argc);
     return static_cast<int>(adze::cli::run(words));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "adze: internal error: {}\nThis is a bug in Adze; please report it.\n", error.what());
+    std::fprintf(stderr, "adze: internal error: %s\nThis is a bug in Adze; please report it.\n", error.what());
     return static_cast<int>(adze::cli::ExitCode::internal);
   }
 }

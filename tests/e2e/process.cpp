@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 
 namespace adze::e2e {
 namespace {
@@ -19,6 +20,16 @@ namespace {
 constexpr int kPatienceMs = 60'000;
 
 int exit_code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+// The exit code of a program that has closed its output. One that does not end is killed, and says 137.
+int reap(pid_t child) {
+  int status = 0;
+  for (int waited_ms = 0; ::waitpid(child, &status, WNOHANG) == 0; waited_ms += 10) {
+    if (waited_ms >= kPatienceMs / 10) ::kill(child, SIGKILL);
+    ::usleep(10'000);
+  }
+  return exit_code_of(status);
+}
 
 // In the child: becomes the program, with an environment that holds nothing of the tester's.
 [[noreturn]] void become(const Sandbox& sandbox, const std::vector<std::string>& arguments,
@@ -96,9 +107,7 @@ Outcome run(const Sandbox& sandbox, const Invocation& invocation) {
     }
   }
   if (open > 0) ::kill(child, SIGKILL);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  outcome.exit_code = exit_code_of(status);
+  outcome.exit_code = reap(child);
   return outcome;
 }
 
@@ -143,8 +152,8 @@ bool TerminalSession::wait_for(std::string_view text) {
   }
 }
 
-bool TerminalSession::wait_for_more() {
-  while (consumed_ == shown_.size()) {
+bool TerminalSession::wait_for_more(std::size_t bytes) {
+  while (shown_.size() - consumed_ < bytes) {
     if (!read_some()) return false;
   }
   return true;
@@ -153,10 +162,7 @@ bool TerminalSession::wait_for_more() {
 int TerminalSession::wait_exit() {
   while (read_some()) {
   }
-  int status = 0;
-  ::waitpid(child_, &status, 0);
-  child_ = -1;
-  return exit_code_of(status);
+  return reap(std::exchange(child_, -1));
 }
 
 }  // namespace adze::e2e

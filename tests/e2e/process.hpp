@@ -49,11 +49,11 @@ class TerminalSession {
   void type(std::string_view keys);
   // Reads until `text` appears after what earlier calls consumed; false when the program ends or a minute passes.
   bool wait_for(std::string_view text);
-  // Reads until there is anything after what was consumed.
-  bool wait_for_more();
+  // Reads until there are `bytes` after what was consumed.
+  bool wait_for_more(std::size_t bytes);
   // Everything that was shown so far.
   const std::string& shown() const { return shown_; }
-  int wait_exit();  // reads to the end; the exit code
+  int wait_exit();  // reads to the end; the exit code, that of a killed program when a minute passes without an end
 
  private:
   bool read_some();

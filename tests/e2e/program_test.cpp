@@ -152,8 +152,8 @@ TEST_F(Program, FullDisk) {
 TEST_F(Program, NoNetworkLeavesNothingBehind) {
   const std::string models = box_.file("models");
   // Port 9 of this machine: nobody answers, no name is looked up.
-  const Outcome outcome =
-      adze({"pull", "hf:org/repo/file.gguf", "--hub-endpoint", "http://127.0.0.1:9", "--models-dir", models});
+  const Outcome outcome = adze({"pull", "hf:org/repo/file.gguf", "--hub-endpoint", "http://127.0.0.1:9", "--retries",
+                                "0", "--models-dir", models});
   expect_failure(outcome, 6, "127.0.0.1");
   for (const auto& entry : std::filesystem::recursive_directory_iterator(models)) {
     EXPECT_FALSE(entry.is_regular_file() && entry.path().extension() != ".part") << entry.path();

@@ -12,6 +12,7 @@
 #include "backend/machine.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/engine_setup.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/models.hpp"
 
 namespace adze::cli {

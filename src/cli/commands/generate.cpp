@@ -1,5 +1,6 @@
 #include "cli/commands/all.hpp"
 #include "cli/engine_setup.hpp"
+#include "cli/interrupt.hpp"
 
 namespace adze::cli {
 namespace {
@@ -55,7 +56,8 @@ Result<ExitCode> run_generate(Context& context) {
   } else {
     context.console.print("\n");
   }
-  print_statistics(context.console, generation);
+  if (ended_by_context(generation, options)) context.console.note("(the context is full; --ctx makes it larger)");
+  print_statistics(context, generation);
   return generation.finish == FinishReason::cancelled ? ExitCode::interrupted : ExitCode::ok;
 }
 

@@ -8,6 +8,7 @@
 #include "base/file.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/engine_setup.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/utf8.hpp"
 #include "format/npy.hpp"
 
@@ -88,10 +89,10 @@ struct Windows {
   std::int64_t counted() const { return count * (size - 1 - first_counted()); }
 };
 
-Result<std::int64_t> count_of(const Context& context, std::string_view option, std::int64_t fallback) {
+Result<std::int64_t> count_of(const Context& context, std::string_view option, int least, std::int64_t fallback) {
   const auto text = context.arguments.value(option);
   if (!text) return fallback;
-  ADZE_TRY(const int count, parse_count(fmt::format("--{}", option), *text, 2, 1 << 24));
+  ADZE_TRY(const int count, parse_count(fmt::format("--{}", option), *text, least, 1 << 24));
   return count;
 }
 
@@ -106,14 +107,16 @@ Result<Windows> cut_text(const Context& context, const Engine& engine) {
   const bool bos = engine.adds_bos();
   ADZE_TRY(windows.ids, engine.tokenize(text, bos, false));
   if (bos && !windows.ids.empty()) windows.bos = windows.ids.front();
-  ADZE_TRY(windows.size, count_of(context, "window", std::min(kDefaultWindow, engine.info().context)));
+  ADZE_TRY(windows.size, count_of(context, "window", 4, std::min(kDefaultWindow, engine.info().context)));
   const auto tokens = static_cast<std::int64_t>(windows.ids.size());
-  if (tokens < 2 * windows.size) {
+  ADZE_TRY(const std::int64_t most, count_of(context, "windows", 1, std::max<std::int64_t>(tokens, 1)));
+  const std::int64_t needed = std::min<std::int64_t>(most, 2);  // one alone says too little, unless it was asked for
+  if (tokens < needed * windows.size) {
     return fail(ErrorCode::invalid_argument,
-                fmt::format("'{}' has {} tokens, and two windows of {} are needed", file, tokens, windows.size),
+                fmt::format("'{}' has {} tokens, fewer than {} of {}", file, tokens,
+                            needed == 1 ? "one window" : "two windows", windows.size),
                 "Take a longer text or a smaller --window.");
   }
-  ADZE_TRY(const std::int64_t most, count_of(context, "windows", tokens));
   windows.count = std::min(most, tokens / windows.size);
   return windows;
 }

@@ -6,6 +6,7 @@
 
 #include "cli/commands/all.hpp"
 #include "cli/context.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/json_writer.hpp"
 #include "cli/models.hpp"
 #include "hub/hub_cache.hpp"

@@ -4,6 +4,7 @@
 #include "cli/chat.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/engine_setup.hpp"
+#include "cli/interrupt.hpp"
 
 namespace adze::cli {
 namespace {
@@ -47,7 +48,8 @@ Result<ExitCode> answer_once(Context& context, Conversation& conversation, const
   } else {
     context.console.print("\n");
   }
-  print_statistics(context.console, generation);
+  if (ended_by_context(generation, options)) context.console.note("(the context is full; --ctx makes it larger)");
+  print_statistics(context, generation);
   return generation.finish == FinishReason::cancelled ? ExitCode::interrupted : ExitCode::ok;
 }
 
