@@ -17,9 +17,9 @@ inline constexpr std::uint64_t kGgufMaxSplits = 4096;
 
 // --- safetensors (format/safetensors): limit_exceeded ----------------------------------------------------------------
 inline constexpr std::uint64_t kSafetensorsMaxHeaderBytes = 100'000'000;  // the format's own limit
+inline constexpr int kSafetensorsMaxDepth = 128;                          // of values inside fields that nobody knows
 
 // --- model (model/): corrupt_file, naming the key
-// ---------------------------------------------------------------------
 inline constexpr std::int64_t kMaxLayers = 1024;
 inline constexpr std::int64_t kMaxHidden = 1 << 17;
 inline constexpr std::int64_t kMaxHeads = 1024;
@@ -31,12 +31,10 @@ inline constexpr double kMaxRopeBase = 1e12;
 inline constexpr double kMaxRopeFactor = 1e4;
 
 // --- execution (backend/cpu): invalid_argument
-// ------------------------------------------------------------------------
 inline constexpr int kMaxThreads = 512;
 inline constexpr int kMaxBatchRows = 4096;
 
 // --- templates (text/jinja): template_error
-// ----------------------------------------------------------------------------
 inline constexpr std::uint64_t kTemplateMaxSourceBytes = 1u << 20;
 inline constexpr std::size_t kTemplateMaxTokens = 100'000;
 inline constexpr std::uint64_t kTemplateMaxOutputBytes = 16u << 20;
@@ -47,8 +45,12 @@ inline constexpr int kTemplateMaxArguments = 10'000;      // of one call, throug
 inline constexpr int kTemplateMaxInputDepth = 200;        // nesting of the JSON that is rendered
 inline constexpr int kTemplateMaxRecursion = 2000;        // all levels together: syntax, calls, nested values
 inline constexpr std::uint64_t kTemplateMaxMemoryBytes = 48u << 20;
+inline constexpr std::uint64_t kTemplateMaxInputBytes = 64u << 20;  // a file for `adze template`
+inline constexpr std::int64_t kTemplateMaxRange = 100'000;          // range(): the number of Jinja's own sandbox
+inline constexpr std::int64_t kTemplateMaxFieldWidth = 1 << 20;     // of one formatted value
 
-// --- requests (sample/, engine/): limit_exceeded --------------------------------------------------------------------
+// --- requests (sample/, engine/): invalid_argument
+// --------------------------------------------------------------------
 inline constexpr std::size_t kMaxLogitBiases = 1u << 16;
 inline constexpr std::size_t kMaxStops = 64;
 inline constexpr std::size_t kMaxStopBytes = 4096;  // one stop string
@@ -63,6 +65,24 @@ inline constexpr std::size_t kTokenizerMaxProbes = 4096;  // of one insertion: a
 inline constexpr std::size_t kPatternMaxStages = 32;
 inline constexpr std::size_t kPatternMaxInstructions = 8192;
 inline constexpr int kPatternMaxDepth = 64;
+inline constexpr std::uint32_t kPatternMaxRepeat = 1000;  // {n,m}
 inline constexpr std::uint64_t kPatternStepsPerByte = 256;
+
+// --- engine (engine/) ------------------------------------------------------------------------------------------------
+inline constexpr std::int64_t kMaxLogitBytesAtOnce = 64 << 20;  // all positions of a long text come in several calls
+
+// --- files that are read whole (cli/, base/settings): limit_exceeded -------------------------------------------------
+inline constexpr std::uint64_t kMaxConfigBytes = 1u << 20;
+inline constexpr std::uint64_t kMaxPromptBytes = 256u << 20;  // a prompt, from a file or from stdin
+inline constexpr std::uint64_t kMaxChatBytes = 64u << 20;     // a saved chat
+inline constexpr std::uint64_t kMaxCorpusBytes = 1u << 30;    // the text of `adze perplexity`
+
+// --- hub (hub/): network, invalid_argument ---------------------------------------------------------------------------
+inline constexpr std::size_t kMaxAddressBytes = 8192;
+inline constexpr long kMaxRedirects = 10;
+inline constexpr int kMaxDownloadAttempts = 1000;             // of one download, however much each gains
+inline constexpr std::uint64_t kMaxHubNoteBytes = 64u << 10;  // the small files beside a download and in a hub's cache
+inline constexpr int kMaxModelFolderDepth = 6;  // below the models folder: ORG/REPO/FOLDER/FILE and some more
+inline constexpr std::size_t kMaxToolOutputBytes = 16u << 10;  // kept of what pip says
 
 }  // namespace adze::limits

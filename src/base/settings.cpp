@@ -7,12 +7,11 @@
 #include <sstream>
 
 #include "base/file.hpp"
+#include "base/limits.hpp"
 #include "base/suggest.hpp"
 
 namespace adze {
 namespace {
-
-constexpr std::uint64_t kMaxConfigBytes = 1 << 20;
 
 std::string_view trim(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\r");
@@ -107,7 +106,8 @@ struct Assign {
     const auto value = parse_number<Number>(row, text);
     constexpr bool kWhole = std::is_same_v<Number, std::int64_t>;
     if (!value) return refuse(row, origin, text, range_words(row, kWhole ? "a whole number" : "a number"));
-    target = *value;
+    const Number parsed = *value;
+    target = parsed;
     return {};
   }
   template <class Target>
@@ -174,7 +174,7 @@ Status SettingsBuilder::set(const SettingRow& row, std::string_view text, Settin
 }
 
 Status SettingsBuilder::read_file(const std::filesystem::path& path, bool required) {
-  auto text = adze::read_file(path, kMaxConfigBytes);
+  auto text = adze::read_file(path, limits::kMaxConfigBytes);
   if (!text) {
     if (text.error().code == ErrorCode::not_found && !required) return {};
     return tl::unexpected<Error>(std::move(text.error()));
@@ -198,6 +198,12 @@ Status SettingsBuilder::read_file(const std::filesystem::path& path, bool requir
       const std::string hint = did_you_mean(key, names);
       return fail(ErrorCode::invalid_argument, fmt::format("{}: there is no setting '{}'", where, key),
                   hint.empty() ? "adze config lists the settings." : hint);
+    }
+    const SettingOrigin& earlier = origins_[row_index(*row)];
+    const bool is_list = std::holds_alternative<std::vector<std::string> Settings::*>(row->member);
+    if (!is_list && earlier.source == SettingSource::file) {
+      return fail(ErrorCode::invalid_argument, fmt::format("{}: {} was set before, at {}", where, key, earlier.where),
+                  "Keep one of the two lines.");
     }
     ADZE_TRY(const std::string value, unquote(trim(content.substr(equals + 1)), where));
     ADZE_TRY_STATUS(set(*row, value, {SettingSource::file, where}));

@@ -20,7 +20,7 @@ const SettingRow& row(std::string_view name) { return *find_setting(name); }
 class SettingsFileTest : public ::testing::Test {
  protected:
   SettingsFileTest() : path_(std::filesystem::temp_directory_path() / fmt::format("adze_settings_{}", ::getpid())) {}
-  ~SettingsFileTest() override { std::filesystem::remove(path_); }
+  void TearDown() override { std::filesystem::remove(path_); }
   Status read(std::string_view text) {
     EXPECT_TRUE(write_file_atomic(path_, text));
     return builder_.read_file(path_, true);
@@ -28,6 +28,14 @@ class SettingsFileTest : public ::testing::Test {
   std::filesystem::path path_;
   SettingsBuilder builder_;
 };
+
+TEST_F(SettingsFileTest, AKeyStandsThereOnce) {
+  EXPECT_TRUE(read("stop = a\nstop = b\n"));  // a list grows
+  EXPECT_EQ(builder_.settings().stop, (std::vector<std::string>{"a", "b"}));
+  const Status twice = read("top_k = 1\n# and\ntop_k = 2\n");
+  ASSERT_FALSE(twice);
+  EXPECT_THAT(twice.error().message, HasSubstr(":3: top_k was set before, at "));
+}
 
 TEST(SettingRows, NamesFlagsAndVariablesAreUnique) {
   std::set<std::string_view> seen;

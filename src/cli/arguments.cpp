@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/suggest.hpp"
+#include "cli/utf8.hpp"
 
 namespace adze::cli {
 namespace {
@@ -52,6 +53,15 @@ tl::unexpected<Error> explain(const Command& command, const CLI::ParseError& err
     return usage_error(command, fmt::format("adze {} takes no further argument '{}'", command.name, word));
   }
   return usage_error(command, fmt::format("adze {}: {}", command.name, error.what()));
+}
+
+// What a person writes for a model or a screen has to be text; file names need not be.
+Status check_text(const Command& command, std::string_view flags, std::string_view metavar, std::string_view value) {
+  if (metavar != "TEXT") return {};
+  const auto bad = first_bad_utf8(value);
+  if (!bad) return {};
+  return usage_error(command, fmt::format("{} is not UTF-8 at byte {}", flags, *bad),
+                     "Use a terminal with a UTF-8 locale.");
 }
 
 }  // namespace
@@ -135,9 +145,12 @@ Result<Arguments> parse_arguments(const Command& command, std::span<const char* 
 
   for (const Option& option : command.options) {
     if (!option.refusal.empty() && arguments.has(long_name(option.flags))) {
-      return fail(ErrorCode::unsupported_feature, fmt::format("--{}: {}", long_name(option.flags), option.refusal),
+      return fail(ErrorCode::unsupported_feature, fmt::format("{}: {}", option.flags, option.refusal),
                   "Leave the flag out.");
     }
+  }
+  for (const Arguments::GivenSetting& setting : arguments.settings_) {
+    ADZE_TRY_STATUS(check_text(command, setting.flag, setting.row->value, setting.value));
   }
   const std::size_t given = arguments.positionals_.size();
   for (std::size_t i = given; i < command.positionals.size(); ++i) {

@@ -3,11 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.hpp"
+#include "base/limits.hpp"
 
 namespace adze::cli {
 namespace {
-
-constexpr std::uint64_t kMaxChatBytes = 64u << 20;
 
 tl::unexpected<Error> not_a_chat(const std::filesystem::path& path, std::string_view what) {
   return fail(ErrorCode::corrupt_file, fmt::format("'{}' is not a saved chat: {}", path.string(), what),
@@ -28,7 +27,7 @@ Status save_chat(const std::filesystem::path& path, const SavedChat& chat) {
 }
 
 Result<SavedChat> load_chat(const std::filesystem::path& path) {
-  ADZE_TRY(const std::string text, read_file(path, kMaxChatBytes));
+  ADZE_TRY(const std::string text, read_file(path, limits::kMaxChatBytes));
   const auto file = nlohmann::json::parse(text, nullptr, false);
   if (!file.is_object()) return not_a_chat(path, "it is not a JSON object");
   SavedChat chat;

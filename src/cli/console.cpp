@@ -11,13 +11,13 @@
 #include <utility>
 
 #include "base/file.hpp"
+#include "base/limits.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/utf8.hpp"
 
 namespace adze::cli {
 namespace {
 
-constexpr std::size_t kMaxStdinBytes = 256u << 20;
 // What stderr will not take is lost: there is nobody left to tell.
 template <class... Values>
 void print_stderr(fmt::format_string<Values...> format, Values&&... values) {
@@ -139,9 +139,9 @@ Result<std::string> read_stdin_text() {
     if (got < 0) return tl::unexpected<Error>(errno_error(errno, "read", "stdin"));
     if (got == 0) break;
     text.append(buffer.data(), static_cast<std::size_t>(got));
-    if (text.size() > kMaxStdinBytes) {
-      return fail(ErrorCode::limit_exceeded, fmt::format("stdin is longer than {}", format_bytes(kMaxStdinBytes)),
-                  "Give it less text.");
+    if (text.size() > limits::kMaxPromptBytes) {
+      return fail(ErrorCode::limit_exceeded,
+                  fmt::format("stdin is longer than {}", format_bytes(limits::kMaxPromptBytes)), "Give it less text.");
     }
   }
   if (const auto bad = first_bad_utf8(text)) {

@@ -6,14 +6,13 @@
 #include <cstdlib>
 
 #include "base/file.hpp"
+#include "base/limits.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/models.hpp"
 #include "cli/utf8.hpp"
 
 namespace adze::cli {
 namespace {
-
-constexpr std::uint64_t kMaxPromptBytes = 256u << 20;
 
 // The whole text as one number; nothing where it is not one.
 template <class Number>
@@ -117,11 +116,17 @@ Result<GenerateOptions> generate_options(const Engine& engine, const Settings& s
 Result<std::vector<std::int32_t>> parse_ids(std::string_view text, int vocabulary) {
   std::vector<std::int32_t> ids;
   if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  const auto trim = [](std::string_view word) {
+    const auto first = word.find_first_not_of(" \n");
+    return first == word.npos ? std::string_view() : word.substr(first, word.find_last_not_of(" \n") - first + 1);
+  };
+  text = trim(text);
+  const std::string_view separators = text.find(',') == text.npos ? " \n" : ",";
   while (!text.empty()) {
-    const auto end = text.find_first_of(", \n");
-    const std::string_view word = text.substr(0, end);
+    const auto end = text.find_first_of(separators);
+    const std::string_view word = trim(text.substr(0, end));
     text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
-    if (word.empty()) continue;
+    if (word.empty() && separators != ",") continue;
     const auto id = to_number<std::int32_t>(word);
     if (!id || *id < 0 || *id >= vocabulary) {
       return fail(ErrorCode::invalid_argument, fmt::format("'{}' is not a token id", word),
@@ -145,7 +150,7 @@ Result<std::optional<std::string>> prompt_text(const Context& context, std::size
     }
   }
   if (!file) return words;
-  ADZE_TRY(std::string text, read_file(*file, kMaxPromptBytes));
+  ADZE_TRY(std::string text, read_file(*file, limits::kMaxPromptBytes));
   if (const auto bad = first_bad_utf8(text)) {
     return fail(ErrorCode::invalid_argument, fmt::format("'{}' is not UTF-8 at byte {}", *file, *bad),
                 "Convert it first, for example with iconv -t UTF-8.");

@@ -74,6 +74,18 @@ std::string with_default(const SettingRow& row) {
   return fmt::format("{} [{}]", row.help, value);
 }
 
+// What holds where a setting of sampling has no value.
+std::string_view unset_words(const SettingRow& row) {
+  if (row.group != SettingGroup::sampling) return "";
+  for (const std::string_view name : {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"}) {
+    if (row.name == name) return "the model's";
+  }
+  for (const std::string_view name : {"typical_p", "presence_penalty", "frequency_penalty"}) {
+    if (row.name == name) return "off";
+  }
+  return row.name == "seed" ? "random" : "";
+}
+
 }  // namespace
 
 std::string program_help() {
@@ -128,7 +140,7 @@ std::string settings_markdown() {
       value.insert(bar, "\\");
     }
     std::string fallback = format_setting(row, Settings{});
-    if (fallback.empty()) fallback = row.group == SettingGroup::sampling ? "the model's" : "";
+    if (fallback.empty()) fallback = unset_words(row);
     out += fmt::format("| `{}` | `{}` | {} | {} | {} |\n", row.name, value, row.environment, fallback, row.help);
   }
   return out;

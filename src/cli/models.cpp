@@ -5,27 +5,34 @@
 #include <cstdlib>
 
 #include "base/file.hpp"
+#include "base/limits.hpp"
 #include "format/gguf.hpp"
 #include "hub/store.hpp"
 #include "model/vocabulary.hpp"
 #include "text/tokenizer_json.hpp"
 
 namespace adze::cli {
-namespace {
-
-constexpr std::uint64_t kMaxTokenizerJsonBytes = 256u << 20;
-
-}  // namespace
+namespace {}  // namespace
 
 const char* environment_variable(const char* name) { return std::getenv(name); }
 
-std::filesystem::path models_directory(const Settings& settings) {
-  return hub::models_directory(settings.models_dir, environment_variable);
+Result<std::filesystem::path> models_directory(const Settings& settings) {
+  std::filesystem::path directory = hub::models_directory(settings.models_dir, environment_variable);
+  if (directory.empty()) {
+    return fail(ErrorCode::not_found, "neither HOME nor XDG_DATA_HOME says where the models directory is",
+                "Choose one with --models-dir or ADZE_MODELS_DIR.");
+  }
+  std::error_code ignored;
+  if (std::filesystem::exists(directory, ignored) && !std::filesystem::is_directory(directory, ignored)) {
+    return fail(ErrorCode::invalid_argument, fmt::format("the models directory '{}' is a file", directory.string()),
+                "Choose another one with --models-dir.");
+  }
+  return directory;
 }
 
 Result<std::filesystem::path> find_model(const Context& context, const std::string& name) {
   std::error_code ignored;
-  const std::filesystem::path path(name);
+  std::filesystem::path path(name);
   if (std::filesystem::is_directory(path, ignored)) {
     return fail(ErrorCode::not_a_model, fmt::format("'{}' is a directory", name), "Name a .gguf file.");
   }
@@ -35,18 +42,19 @@ Result<std::filesystem::path> find_model(const Context& context, const std::stri
     return fail(ErrorCode::not_found, fmt::format("there is no file '{}'", name),
                 "Check the path; adze list shows the pulled models.");
   }
-  ADZE_TRY(const hub::StoredModel model, hub::find_model(models_directory(context.settings()), name));
+  ADZE_TRY(const std::filesystem::path directory, models_directory(context.settings()));
+  ADZE_TRY(const hub::StoredModel model, hub::find_model(directory, name));
   return model.files.front();
 }
 
 Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& path) {
   if (path.extension() == ".json") {
-    ADZE_TRY(const std::string source, read_file(path, kMaxTokenizerJsonBytes));
+    ADZE_TRY(const std::string source, read_file(path, limits::kTokenizerMaxJsonBytes));
     ADZE_TRY(text::TokenizerSpec spec, text::spec_from_tokenizer_json(source));
     const std::filesystem::path config = path.parent_path() / "tokenizer_config.json";
     std::error_code ignored;
     if (std::filesystem::exists(config, ignored)) {
-      ADZE_TRY(const std::string words, read_file(config, kMaxTokenizerJsonBytes));
+      ADZE_TRY(const std::string words, read_file(config, limits::kTokenizerMaxJsonBytes));
       ADZE_TRY_STATUS(text::apply_tokenizer_config(words, spec));
     }
     return text::Tokenizer::create(std::move(spec));

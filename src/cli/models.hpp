@@ -15,7 +15,7 @@ namespace adze::cli {
 const char* environment_variable(const char* name);
 
 // The directory of pulled models: the setting models_dir, or the hub room's own choice.
-std::filesystem::path models_directory(const Settings& settings);
+Result<std::filesystem::path> models_directory(const Settings& settings);
 
 // A path that exists, or the name of a pulled model. Errors: not_found, saying how to get one.
 Result<std::filesystem::path> find_model(const Context& context, const std::string& name);

@@ -14,8 +14,6 @@ namespace adze::engine {
 namespace {
 
 // evaluate() wants up to every row's logits: batches are cut so that they stay below this.
-constexpr std::int64_t kMaxLogitBytes = 64 << 20;
-
 // Detaches the backend's observer again, whatever happens.
 class Observing {
  public:
@@ -119,7 +117,7 @@ Status Core::evaluate(std::span<const std::int32_t> ids, const std::function<boo
                 "give fewer, or load the model with a larger context");
   }
   const std::int64_t row_bytes = static_cast<std::int64_t>(info().vocabulary) * 4;
-  const std::int64_t most_wanted = std::max<std::int64_t>(kMaxLogitBytes / row_bytes, 1);
+  const std::int64_t most_wanted = std::max<std::int64_t>(limits::kMaxLogitBytesAtOnce / row_bytes, 1);
   Sequence sequence = new_sequence();
   sequence.ids.assign(ids.begin(), ids.end());
   Stepper& stepper = loop_.stepper();

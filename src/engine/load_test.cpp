@@ -165,7 +165,7 @@ TEST(Load, DumpsWhatTheOracleNames) {
   for (std::size_t at = text.find('[', text.find("\"p7\"")); text[at] != ']';) {
     at = text.find_first_of("0123456789]", at + 1);
     if (text[at] == ']') break;
-    ids.push_back(std::atoi(text.c_str() + at));
+    ids.push_back(static_cast<std::int32_t>(std::strtol(text.c_str() + at, nullptr, 10)));
     at = text.find_first_not_of("0123456789", at);
   }
   ASSERT_EQ(ids.size(), 7u);

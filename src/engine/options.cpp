@@ -36,8 +36,9 @@ Result<std::int64_t> check_max_tokens(std::int64_t max_tokens) {
 
 Result<std::vector<std::int32_t>> check_stop_ids(const std::vector<std::int32_t>& ids, int vocabulary) {
   if (ids.size() > limits::kMaxStopIds) {
-    return fail(ErrorCode::limit_exceeded,
-                fmt::format("{} stop_ids were given, but at most {} are allowed", ids.size(), limits::kMaxStopIds));
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("{} stop_ids were given, but at most {} are allowed", ids.size(), limits::kMaxStopIds),
+                "leave some out");
   }
   for (const std::int32_t id : ids) {
     if (id < 0 || id >= vocabulary) {
@@ -51,9 +52,10 @@ Result<std::vector<std::int32_t>> check_stop_ids(const std::vector<std::int32_t>
 Result<std::vector<std::int32_t>> find_breakers(const text::Tokenizer& tokenizer,
                                                 const std::vector<std::string>& texts) {
   if (texts.size() > limits::kMaxDryBreakers) {
-    return fail(ErrorCode::limit_exceeded,
+    return fail(ErrorCode::invalid_argument,
                 fmt::format("{} dry_sequence_breakers were given, but at most {} are allowed", texts.size(),
-                            limits::kMaxDryBreakers));
+                            limits::kMaxDryBreakers),
+                "leave some out");
   }
   std::vector<bool> found(texts.size());
   std::vector<std::int32_t> ids;

@@ -16,7 +16,7 @@ sample::SamplerParameters to_parameters(const SamplingOptions& options);
 
 // -1 becomes "as many as fit". Errors: invalid_argument below -1.
 Result<std::int64_t> check_max_tokens(std::int64_t max_tokens);
-// Errors: invalid_argument for an id outside the vocabulary, limit_exceeded (kMaxStopIds).
+// Errors: invalid_argument for an id outside the vocabulary or more than kMaxStopIds.
 Result<std::vector<std::int32_t>> check_stop_ids(const std::vector<std::int32_t>& ids, int vocabulary);
 
 // The tokens whose text holds one of the strings; a string that no token holds is stood for by the last token of its

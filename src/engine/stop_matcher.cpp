@@ -12,15 +12,18 @@ namespace adze::engine {
 
 Result<StopMatcher> StopMatcher::create(const std::vector<std::string>& stops) {
   if (stops.size() > limits::kMaxStops) {
-    return fail(ErrorCode::limit_exceeded,
-                fmt::format("{} stop strings were given, but at most {} are allowed", stops.size(), limits::kMaxStops));
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("{} stop strings were given, but at most {} are allowed", stops.size(), limits::kMaxStops),
+                "leave some out");
   }
   StopMatcher matcher;
   for (const std::string& text : stops) {
     if (text.empty()) return fail(ErrorCode::invalid_argument, "a stop string is empty", "leave it out");
     if (text.size() > limits::kMaxStopBytes) {
-      return fail(ErrorCode::limit_exceeded, fmt::format("a stop string has {} bytes, but at most {} are allowed",
-                                                         text.size(), limits::kMaxStopBytes));
+      return fail(
+          ErrorCode::invalid_argument,
+          fmt::format("a stop string has {} bytes, but at most {} are allowed", text.size(), limits::kMaxStopBytes),
+          "shorten it");
     }
     if (!text::is_valid_utf8(text)) return fail(ErrorCode::invalid_argument, "a stop string is not UTF-8 text");
     Stop stop{.text = text, .fallback = std::vector<std::uint32_t>(text.size() + 1), .matched = 0};

@@ -14,7 +14,7 @@ namespace adze::engine {
 
 class StopMatcher {
  public:
-  // Errors: invalid_argument (an empty stop, one that is not UTF-8), limit_exceeded (kMaxStops, kMaxStopBytes).
+  // Errors: invalid_argument (an empty stop, one that is not UTF-8, more than kMaxStops or kMaxStopBytes).
   static Result<StopMatcher> create(const std::vector<std::string>& stops);
   StopMatcher() = default;  // no stops: everything is certain at once
 

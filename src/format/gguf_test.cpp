@@ -117,7 +117,7 @@ TEST(Gguf, MetadataGettersConvertOnlyWithoutLoss) {
   EXPECT_FALSE(m.get_u64("yes"));
   EXPECT_FALSE(m.get_bool("u8"));
   EXPECT_FALSE(m.get_u64_or("text", 7));
-  EXPECT_EQ(m.get_u64("absent").error().code, ErrorCode::not_found);
+  EXPECT_EQ(m.get_u64("absent").error().code, ErrorCode::corrupt_file);
   EXPECT_EQ(m.get_string("u8").error().code, ErrorCode::corrupt_file);
 }
 
@@ -305,7 +305,7 @@ TEST(WeightStoreTest, ChecksShapesAndRemembersWhatWasTaken) {
   EXPECT_EQ(wrong.error().message,
             "tensor 'output_norm.weight' has the shape [5], expected [8] (implied by llama.embedding_length)");
   const auto missing = store.require("output.weight", shape({4, 8}), "llama.vocab_size");
-  EXPECT_EQ(missing.error().code, ErrorCode::not_found);
+  EXPECT_EQ(missing.error().code, ErrorCode::corrupt_file);
   EXPECT_EQ(store.optional("output.weight", shape({4, 8}), "").value(), nullptr);
   EXPECT_EQ(store.find("output.weight"), nullptr);
 }

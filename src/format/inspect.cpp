@@ -1,7 +1,6 @@
 #include "format/inspect.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 
 namespace adze::format {
@@ -105,10 +104,10 @@ FileReport inspect(const SafetensorsFile& file) {
 
 Result<FileReport> inspect(const std::filesystem::path& path) {
   // A safetensors file by its name or its ninth byte; anything else is the GGUF reader's to accept or to name.
-  char head[9] = {};
-  std::ifstream(path, std::ios::binary).read(head, sizeof head);
-  const bool is_gguf = std::string_view(head, 4) == "GGUF";
-  if (!is_gguf && (path.extension() == ".safetensors" || head[8] == '{')) {
+  ADZE_TRY(const MappedFile whole, MappedFile::open(path));
+  const auto first = whole.bytes().first(std::min<std::size_t>(whole.bytes().size(), 9));
+  const std::string_view head(reinterpret_cast<const char*>(first.data()), first.size());
+  if (!head.starts_with("GGUF") && (path.extension() == ".safetensors" || (head.size() == 9 && head[8] == '{'))) {
     ADZE_TRY(const SafetensorsFile file, SafetensorsFile::open(path));
     FileReport report = inspect(file);
     report.files = {path.filename().string()};

@@ -91,7 +91,7 @@ std::optional<T> load_as(ValueType type, const std::byte* at) {
 }
 
 tl::unexpected<Error> missing(std::string_view key, std::string_view expected) {
-  return fail(ErrorCode::not_found, fmt::format("metadata key '{}' ({}) is missing", printable(key), expected),
+  return fail(ErrorCode::corrupt_file, fmt::format("metadata key '{}' ({}) is missing", printable(key), expected),
               "the file was converted without it: convert the model again with a current converter");
 }
 

@@ -106,8 +106,8 @@ class NumberArray {
   MetadataValue value_;
 };
 
-// The keys of one file. A getter fails with not_found when the key is absent and corrupt_file when its value is of
-// another kind or does not fit, and says the key, what was found and what was expected. Widths of integers are
+// The keys of one file. A getter fails with corrupt_file when the key is absent, when its value is of another kind
+// or when it does not fit, and says the key, what was found and what was expected. Widths of integers are
 // interchangeable where the value fits; a float key also takes a double or an integer. `_or` getters return the
 // fallback only when the key is absent: a value of the wrong kind is still an error.
 class Metadata {

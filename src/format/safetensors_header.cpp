@@ -5,12 +5,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/limits.hpp"
 #include "format/metadata.hpp"
 
 namespace adze::format {
 namespace {
-
-constexpr int kMaxDepth = 128;  // of values inside fields that nobody knows; the library's own limit
 
 class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -132,7 +131,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     if (skip_depth_ == 1) skip_depth_ = 0;
     return true;
   }
-  bool deeper() { return ++skip_depth_ <= kMaxDepth || refuse("is nested too deeply"); }
+  bool deeper() { return ++skip_depth_ <= limits::kSafetensorsMaxDepth || refuse("is nested too deeply"); }
   bool shallower() {
     --skip_depth_;
     return value_skipped();

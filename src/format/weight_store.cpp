@@ -39,7 +39,7 @@ Result<const tensor::TensorView*> WeightStore::require(std::string_view name, co
   ADZE_TRY(const tensor::TensorView* view, optional(name, expected, why));
   if (view == nullptr) {
     return fail(
-        ErrorCode::not_found,
+        ErrorCode::corrupt_file,
         fmt::format("tensor '{}' {} is missing from the model (implied by {})", name, format_shape(expected), why),
         "the file is incomplete or was converted for another program: download or convert it again");
   }

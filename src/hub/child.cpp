@@ -12,12 +12,13 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/limits.hpp"
+
 extern char** environ;
 
 namespace adze::hub {
 namespace {
 
-constexpr std::size_t kMaxOutput = 16 << 10;
 constexpr int kTickMilliseconds = 100;
 
 std::vector<std::string> merged_environment(const std::vector<std::pair<std::string, std::string>>& added) {
@@ -91,7 +92,8 @@ Result<ChildOutcome> run_child(const std::vector<std::string>& arguments,
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;  // the child and its children have closed it
     outcome.output.append(buffer.data(), static_cast<std::size_t>(n));
-    if (outcome.output.size() > kMaxOutput) outcome.output.erase(0, outcome.output.size() - kMaxOutput);
+    if (outcome.output.size() > limits::kMaxToolOutputBytes)
+      outcome.output.erase(0, outcome.output.size() - limits::kMaxToolOutputBytes);
   }
   ::close(ends[0]);
   outcome.exit_status = wait_for(pid);

@@ -14,6 +14,7 @@
 
 #include "base/check.hpp"
 #include "base/file.hpp"
+#include "base/limits.hpp"
 #include "hub/curl_library.hpp"
 #include "hub/part_file.hpp"
 #include "hub/response.hpp"
@@ -24,9 +25,6 @@ namespace {
 
 constexpr long kConnectTimeoutSeconds = 30;
 constexpr long kStallSeconds = 60;  // without a byte
-constexpr long kMaxRedirects = 10;
-constexpr int kMaxAttempts = 1000;  // of one call, however much each gains
-
 enum class Outcome : std::uint8_t { complete, retry, restart, failed };
 
 struct Attempt {
@@ -84,7 +82,7 @@ void Transfer::configure(CURL* handle, curl_slist* headers) {
   set(handle, CURLOPT_URL, request_.url.c_str());
   set(handle, CURLOPT_USERAGENT, "adze");
   set(handle, CURLOPT_FOLLOWLOCATION, 1L);
-  set(handle, CURLOPT_MAXREDIRS, kMaxRedirects);
+  set(handle, CURLOPT_MAXREDIRS, limits::kMaxRedirects);
   set(handle, CURLOPT_PROTOCOLS_STR, "http,https");
   // A secure download stays secure.
   set(handle, CURLOPT_REDIR_PROTOCOLS_STR, request_.url.starts_with("https:") ? "https" : "http,https");
@@ -203,15 +201,23 @@ Attempt Transfer::judge(CURLcode code) {
     case CURLE_OK: return judge_status();
     case CURLE_ABORTED_BY_CALLBACK:
       return {Outcome::failed, {ErrorCode::cancelled, fmt::format("the download of '{}' was cancelled", name_), go_on}};
+    case CURLE_TOO_MANY_REDIRECTS:
+      return network(Outcome::failed, fmt::format("it redirects more than {} times", limits::kMaxRedirects),
+                     "check the address");
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
+      if (response_.status / 100 == 3) {
+        return network(Outcome::failed, "it redirects to an address that is not followed, as from https to http",
+                       "give the address of the file itself");
+      }
       return {Outcome::failed,
               {ErrorCode::invalid_argument, fmt::format("'{}' is not an http or https address", request_.url), ""}};
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
       return network(Outcome::failed, "the host is not found", "check the address and the network connection");
-    case CURLE_COULDNT_CONNECT:
-      return network(Outcome::retry, "no connection to the host", "check the network connection");
+    case CURLE_COULDNT_CONNECT:  // a server that went away may come back; one that was never there will not
+      return network(part_.gained() ? Outcome::retry : Outcome::failed, "no connection to the host",
+                     "check the network connection");
     case CURLE_PARTIAL_FILE:
       return network(Outcome::retry,
                      fmt::format("the connection closed after {} of {} bytes", part_.size(), part_.version().size),
@@ -234,6 +240,7 @@ Attempt Transfer::judge_status() {
       return network(Outcome::retry, fmt::format("{} of {} bytes arrived", part_.size(), total),
                      "run the command again");
     }
+    if (part_.size() == 0) return network(Outcome::failed, "the server sends an empty file", "check the address");
     if (total == 0 && !response_.ends_itself() && request_.sha256.empty()) {
       part_.discard();
       return network(Outcome::failed, "the server does not say how long the file is, so it cannot be checked",
@@ -261,7 +268,7 @@ bool wait(std::chrono::milliseconds time, const ProgressCallback& progress, cons
   constexpr std::chrono::milliseconds kStep{100};
   const std::string name = part.target().filename().string();
   for (; time.count() > 0; time -= kStep) {
-    if (progress && !progress({Stage::fetching, name, part.size(), part.version().size})) return false;
+    if (progress && !progress({Stage::waiting, name, part.size(), part.version().size})) return false;
     std::this_thread::sleep_for(std::min(time, kStep));
   }
   return true;
@@ -318,7 +325,8 @@ Result<Download> download(const DownloadRequest& request, const ProgressCallback
     }
     idle = part.size() > most ? 0 : idle + 1;
     most = std::max(most, part.size());
-    if (idle > request.retries || attempt >= kMaxAttempts) return tl::unexpected(std::move(tried.error));
+    if (request.retries == 0 || idle > request.retries || attempt >= limits::kMaxDownloadAttempts)
+      return tl::unexpected(std::move(tried.error));
     if (!wait(request.retry_delay * (1 << std::min(idle, 5)), progress, part)) {
       return fail(ErrorCode::cancelled,
                   fmt::format("the download of '{}' was cancelled", request.target.filename().string()));

@@ -23,7 +23,7 @@ struct DownloadRequest {
   bool hub_headers = false;
   // Looks at the complete file before it gets its name; an error discards it.
   std::function<Status(const std::filesystem::path&)> check;
-  int retries = 4;                              // in a row, without a byte gained
+  int retries = 4;                              // in a row, without a byte gained; 0: the first break is the end
   std::chrono::milliseconds retry_delay{1000};  // doubled each time
 };
 

@@ -86,7 +86,8 @@ TEST_F(DownloadTest, WholeFile) {
   EXPECT_EQ(done->sha256, hex_of(body_));
   EXPECT_FALSE(done->resumed);
   EXPECT_EQ(content(), body_);
-  EXPECT_THAT(names(), ::testing::ElementsAre("model.bin"));
+  EXPECT_THAT(names(), ::testing::ElementsAre("model.bin", "model.bin.from"));
+  EXPECT_EQ(origin_of(target_), server.url("/model.bin"));
 }
 
 TEST_F(DownloadTest, ResumesAnEarlierPart) {
@@ -293,7 +294,41 @@ TEST_F(DownloadTest, NoNetwork) {
   EXPECT_EQ(download(nowhere, {}).error().code, ErrorCode::network);
   nowhere.url = "ftp://host.invalid/model.bin";
   EXPECT_EQ(download(nowhere, {}).error().code, ErrorCode::invalid_argument);
-  EXPECT_FALSE(fs::exists(target_));
+  EXPECT_TRUE(names().empty());
+}
+
+TEST_F(DownloadTest, RefusedConnectionsAndDeadEndsAreNotRepeated) {
+  const auto started = std::chrono::steady_clock::now();
+  DownloadRequest nowhere;
+  nowhere.target = target_;
+  nowhere.url = "http://127.0.0.1:1/model.bin";  // with the usual retries and delays
+  EXPECT_EQ(download(nowhere, {}).error().code, ErrorCode::network);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(1));
+
+  TestServer circle(
+      [&](const TestRequest&) { return answer("302 Found", "Location: /again\r\nContent-Length: 0\r\n", ""); });
+  EXPECT_THAT(download(request(circle), {}).error().message, HasSubstr("redirects more than 10 times"));
+  TestServer elsewhere([&](const TestRequest&) {
+    return answer("302 Found", "Location: ftp://127.0.0.1/x\r\nContent-Length: 0\r\n", "");
+  });
+  EXPECT_THAT(download(request(elsewhere), {}).error().message, HasSubstr("redirects to an address that is not"));
+  TestServer empty([&](const TestRequest&) { return answer("200 OK", "Content-Length: 0\r\n", ""); });
+  EXPECT_THAT(download(request(empty), {}).error().message, HasSubstr("an empty file"));
+  EXPECT_TRUE(names().empty());
+}
+
+TEST_F(DownloadTest, NoRetriesMeansNone) {
+  std::atomic<int> calls{0};
+  TestServer server([&](const TestRequest& r) {
+    std::string reply = serve_file(r, body_, "\"v1\"");
+    return calls++ == 0 ? reply.substr(0, reply.size() / 2) : reply;
+  });
+  DownloadRequest once = request(server);
+  once.retries = 0;
+  EXPECT_THAT(download(once, {}).error().message, HasSubstr("the connection closed after"));
+  EXPECT_EQ(calls, 1);
+  ASSERT_TRUE(download(once, {}));  // and the next call goes on
+  EXPECT_EQ(content(), body_);
 }
 
 TEST_F(DownloadTest, MoreThanTheDiskHoldsIsRefusedFirst) {

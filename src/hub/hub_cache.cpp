@@ -3,13 +3,12 @@
 #include <system_error>
 
 #include "base/file.hpp"
+#include "base/limits.hpp"
 
 namespace adze::hub {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMaxRefBytes = 256;
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -35,7 +34,7 @@ std::optional<fs::path> find_in_hub_cache(const fs::path& cache, const HubFile& 
   std::string folder = "models--" + file.repository;
   folder.replace(folder.find('/'), 1, "--");
   const fs::path repository = cache / folder;
-  if (auto commit = read_file(repository / "refs" / "main", kMaxRefBytes)) {
+  if (auto commit = read_file(repository / "refs" / "main", limits::kMaxHubNoteBytes)) {
     while (!commit->empty() && (commit->back() == '\n' || commit->back() == ' ')) commit->pop_back();
     fs::path path = repository / "snapshots" / *commit / file.file;
     if (!commit->empty() && commit->find('/') == commit->npos && is_file(path)) return path;

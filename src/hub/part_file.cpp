@@ -11,11 +11,12 @@
 #include <utility>
 
 #include "base/file.hpp"
+#include "base/limits.hpp"
 
 namespace adze::hub {
 namespace {
 
-constexpr std::uint64_t kMaxVersionBytes = 64 << 10;
+constexpr const char* kVersionSuffix = ".from";
 
 std::filesystem::path with_suffix(const std::filesystem::path& path, const char* suffix) {
   return path.string() + suffix;
@@ -73,15 +74,26 @@ PartFile::PartFile(PartFile&& other) noexcept
     : target_(std::move(other.target_)),
       fd_(std::exchange(other.fd_, -1)),
       size_(other.size_),
+      gained_(other.gained_),
       version_(std::move(other.version_)),
       hash_(std::move(other.hash_)) {}
 
 PartFile::~PartFile() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0) return;
+  if (size_ == 0) {
+    discard();
+  } else {
+    ::close(fd_);
+  }
+}
+
+std::string origin_of(const std::filesystem::path& file) {
+  const auto text = read_file(with_suffix(file, kVersionSuffix), limits::kMaxHubNoteBytes);
+  return text ? from_text(*text).url : std::string();
 }
 
 std::filesystem::path PartFile::part_path() const { return with_suffix(target_, ".part"); }
-std::filesystem::path PartFile::version_path() const { return with_suffix(target_, ".part.from"); }
+std::filesystem::path PartFile::version_path() const { return with_suffix(target_, kVersionSuffix); }
 
 Result<PartFile> PartFile::open(const std::filesystem::path& target) {
   ADZE_TRY(Sha256 hash, Sha256::create());
@@ -92,7 +104,7 @@ Result<PartFile> PartFile::open(const std::filesystem::path& target) {
   PartFile part(target, fd, std::move(hash));
   struct stat info{};
   if (::fstat(fd, &info) == 0) part.size_ = static_cast<std::uint64_t>(info.st_size);
-  if (const auto text = read_file(part.version_path(), kMaxVersionBytes)) part.version_ = from_text(*text);
+  if (const auto text = read_file(part.version_path(), limits::kMaxHubNoteBytes)) part.version_ = from_text(*text);
   return part;
 }
 
@@ -139,6 +151,7 @@ Status PartFile::append(std::span<const std::byte> bytes) {
     }
     hash_.update(bytes.first(static_cast<std::size_t>(n)));
     size_ += static_cast<std::uint64_t>(n);
+    gained_ = true;
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
   return {};
@@ -147,13 +160,14 @@ Status PartFile::append(std::span<const std::byte> bytes) {
 Status PartFile::commit() {
   if (::fsync(fd_) != 0) return tl::unexpected(errno_error(errno, "write", part_path()));
   if (::rename(part_path().c_str(), target_.c_str()) != 0) return tl::unexpected(errno_error(errno, "create", target_));
-  ::unlink(version_path().c_str());
+  ::close(std::exchange(fd_, -1));
   return {};
 }
 
 void PartFile::discard() {
   ::unlink(part_path().c_str());
   ::unlink(version_path().c_str());
+  ::close(std::exchange(fd_, -1));
 }
 
 }  // namespace adze::hub

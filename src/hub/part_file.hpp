@@ -1,6 +1,6 @@
-// A download under way: NAME.part holds its first bytes, NAME.part.from says of what. They stay when a download breaks
-// off, so that the next one goes on; the name itself appears only when every byte is there and checked. One process at
-// a time: the part is locked. Not thread-safe.
+// A download under way: NAME.part holds its first bytes, NAME.from says of what. They stay when a download breaks off,
+// so that the next one goes on; the name itself appears only when every byte is there and checked, and NAME.from stays
+// beside it. One process at a time: the part is locked. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,13 @@ struct RemoteVersion {
   std::string validator() const;
 };
 
+// What a complete file was downloaded from; empty where nothing says so.
+std::string origin_of(const std::filesystem::path& file);
+
 class PartFile {
  public:
-  // Makes the folders on the way. Errors: io, disk_full; invalid_argument when another process is at it.
+  // Makes the folders on the way. A part that is empty at the end of its life is removed. Errors: io, disk_full;
+  // invalid_argument when another process is at it.
   static Result<PartFile> open(const std::filesystem::path& target);
   PartFile(PartFile&& other) noexcept;
   PartFile& operator=(PartFile&&) = delete;
@@ -35,6 +39,8 @@ class PartFile {
 
   const std::filesystem::path& target() const { return target_; }
   std::uint64_t size() const { return size_; }
+  // Bytes have come since open().
+  bool gained() const { return gained_; }
   const RemoteVersion& version() const { return version_; }
 
   // Takes up the bytes that are there: hashes them. Errors: io, cancelled.
@@ -46,7 +52,7 @@ class PartFile {
 
   // Syncs and renames to the target.
   Status commit();
-  // Removes what is there: it is worth nothing.
+  // Removes what is there: it is worth nothing. The last call, as commit() is.
   void discard();
 
  private:
@@ -57,6 +63,7 @@ class PartFile {
   std::filesystem::path target_;
   int fd_ = -1;
   std::uint64_t size_ = 0;
+  bool gained_ = false;
   RemoteVersion version_;
   Sha256 hash_;
 };

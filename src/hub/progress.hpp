@@ -11,6 +11,7 @@ enum class Stage : std::uint8_t {
   fetching,   // bytes are arriving
   unpacking,  // bytes are being taken out of an archive
   verifying,  // bytes that are there are being hashed
+  waiting,    // for the next try, after one that failed
 };
 
 struct Progress {

@@ -9,6 +9,7 @@
 #include "format/safetensors.hpp"
 #include "hub/download.hpp"
 #include "hub/hub_cache.hpp"
+#include "hub/part_file.hpp"
 #include "hub/sha256.hpp"
 #include "hub/source.hpp"
 #include "hub/wheel.hpp"
@@ -84,7 +85,14 @@ class Puller {
 
   Result<PullKind> operator()(const UrlFile& file) {
     path_ = options_.models_dir / file.name;
-    if (is_there(path_)) return already_there();
+    if (is_there(path_)) {
+      const std::string origin = origin_of(path_);
+      if (origin == file.url || !options_.sha256.empty()) return already_there();
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("there is a '{}' already, {}", path_.string(),
+                              origin.empty() ? "and nothing says from where" : fmt::format("from {}", origin)),
+                  "remove it with 'adze rm', fetch into another folder with --models-dir, or give the file's SHA-256");
+    }
     ADZE_TRY_STATUS(fetch(file.url, path_, false));
     return PullKind::fetched;
   }

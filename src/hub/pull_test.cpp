@@ -168,7 +168,14 @@ TEST_F(PullTest, FromAnAddress) {
   EXPECT_EQ(pulled->model.name, "tiny");
   EXPECT_EQ(pulled->path, options_.models_dir / "tiny.gguf");
   EXPECT_EQ(pull(server.url("/x/tiny.gguf"), options_, {})->kind, PullKind::already_there);
+  // The same name from elsewhere is another file, unless its SHA-256 says that it is not.
+  const auto other = pull(server.url("/y/tiny.gguf"), options_, {});
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(other.error().message, HasSubstr("from " + server.url("/x/tiny.gguf")));
   EXPECT_EQ(server.requests().size(), 1u);
+  options_.sha256 = hex_of(model);
+  EXPECT_EQ(pull(server.url("/y/tiny.gguf"), options_, {})->kind, PullKind::already_there);
   options_.sha256 = std::string(64, '0');
   EXPECT_EQ(pull(server.url("/x/tiny.gguf"), options_, {}).error().code, ErrorCode::corrupt_file);
   options_.sha256 = "12";

@@ -15,7 +15,6 @@ constexpr std::array<WheelModel, 1> kWheelModels{{
      98'362'432, "SmolLM2-135M-Instruct, Q4_1, 98 MB, Apache-2.0"},
 }};
 
-constexpr std::size_t kMaxSourceBytes = 8192;
 constexpr std::string_view kForms = "give smollm2, hf:ORG/REPO/FILE, or an http or https address";
 
 bool is_name_byte(char c) {
@@ -71,7 +70,7 @@ std::string file_name_of_url(std::string_view url) {
 std::span<const WheelModel> wheel_models() { return kWheelModels; }
 
 Result<Source> parse_source(std::string_view text) {
-  if (text.size() > kMaxSourceBytes)
+  if (text.size() > limits::kMaxAddressBytes)
     return fail(ErrorCode::invalid_argument, "the address is too long", std::string(kForms));
   for (const WheelModel& model : kWheelModels) {
     if (text == model.name) return &model;

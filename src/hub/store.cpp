@@ -7,14 +7,13 @@
 #include <system_error>
 
 #include "base/file.hpp"
+#include "base/limits.hpp"
 #include "hub/source.hpp"
 
 namespace adze::hub {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kMaxDepth = 6;  // ORG/REPO/FOLDER/FILE and some more
 
 std::string_view environment(Lookup lookup, const char* name) {
   const char* value = lookup(name);
@@ -51,7 +50,7 @@ fs::path models_directory(std::string_view setting, Lookup lookup) {
   if (!setting.empty()) return fs::path(setting);
   if (const auto data = environment(lookup, "XDG_DATA_HOME"); !data.empty()) return fs::path(data) / "adze" / "models";
   const auto home = environment(lookup, "HOME");
-  return fs::path(home.empty() ? "." : home) / ".local" / "share" / "adze" / "models";
+  return home.empty() ? fs::path() : fs::path(home) / ".local" / "share" / "adze" / "models";
 }
 
 std::vector<StoredModel> list_models(const fs::path& directory) {
@@ -62,7 +61,7 @@ std::vector<StoredModel> list_models(const fs::path& directory) {
     std::error_code ignored;
     const std::string name = at->path().filename().string();
     if (at->is_directory(ignored)) {
-      if (name.starts_with('.') || at.depth() >= kMaxDepth) at.disable_recursion_pending();
+      if (name.starts_with('.') || at.depth() >= limits::kMaxModelFolderDepth) at.disable_recursion_pending();
       continue;
     }
     if (name.starts_with('.') || at->path().extension() != ".gguf" || !at->is_regular_file(ignored)) continue;
@@ -111,7 +110,7 @@ Result<StoredModel> remove_model(const fs::path& directory, std::string_view nam
   for (const fs::path& file : model.files) {
     std::error_code error;
     if (!fs::remove(file, error) && error) return tl::unexpected(errno_error(error.value(), "remove", file));
-    for (const char* rest : {".part", ".part.from"}) fs::remove(file.string() + rest, error);
+    for (const char* rest : {".part", ".from"}) fs::remove(file.string() + rest, error);
     // Up to the models folder itself; a folder that is not empty stays.
     for (fs::path folder = file.parent_path(); folder != directory && fs::remove(folder, error);)
       folder = folder.parent_path();

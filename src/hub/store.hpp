@@ -16,7 +16,8 @@ namespace adze::hub {
 // Reads an environment variable; getenv, or a test's own.
 using Lookup = const char* (*)(const char* name);
 
-// `setting` where it is not empty, else $XDG_DATA_HOME/adze/models, else ~/.local/share/adze/models.
+// `setting` where it is not empty, else $XDG_DATA_HOME/adze/models, else ~/.local/share/adze/models; empty where
+// HOME is not set either.
 std::filesystem::path models_directory(std::string_view setting, Lookup lookup);
 
 struct StoredModel {

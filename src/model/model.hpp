@@ -36,8 +36,8 @@ struct GenerationDefaults {
 class Model {
  public:
   // Errors: those of WeightStore::open; unsupported_architecture (no family has it), unsupported_feature and
-  // unsupported_type (by name), not_a_model (a vocabulary or an adapter without a model), corrupt_file, not_found (a
-  // tensor that must be there), invalid_argument (the rope overrides, the context).
+  // unsupported_type (by name), not_a_model (a vocabulary or an adapter without a model), corrupt_file (also for a
+  // tensor that must be there and is not), invalid_argument (the rope overrides, the context).
   static Result<Model> load(const std::filesystem::path& path, const ModelOptions& options = {});
   // The same for a file that is open already.
   static Result<Model> load(format::WeightStore store, const ModelOptions& options = {});

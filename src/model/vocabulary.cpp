@@ -78,7 +78,8 @@ class VocabularyReader {
 
   Result<KindRow> read_kind() {
     if (!metadata_.has(key("model")) || !metadata_.has(key("tokens"))) {
-      return fail(ErrorCode::not_found, "the file has no vocabulary (tokenizer.ggml.model and tokenizer.ggml.tokens)",
+      return fail(ErrorCode::corrupt_file,
+                  "the file has no vocabulary (tokenizer.ggml.model and tokenizer.ggml.tokens)",
                   "get the model as one GGUF with its vocabulary, or pass ids");
     }
     ADZE_TRY(const std::string_view name, metadata_.get_string(key("model")));

@@ -11,8 +11,8 @@
 namespace adze::model {
 
 // The spec's strings are views into the bytes behind `metadata`; `storage` must keep those alive (the GgufFile or a
-// store that holds it). Errors: not_found (the file has no vocabulary), corrupt_file (a key of the wrong kind, arrays
-// of different lengths, an id beyond the vocabulary; names the key), unsupported_feature (a kind of tokenizer that Adze
+// store that holds it). Errors: corrupt_file (the file has no vocabulary, a key of the wrong kind, arrays of
+// different lengths, an id beyond the vocabulary; names the key), unsupported_feature (a kind of tokenizer that Adze
 // does not have, by name), limit_exceeded.
 Result<text::TokenizerSpec> tokenizer_spec_from_gguf(const format::Metadata& metadata,
                                                      std::shared_ptr<const void> storage);

@@ -241,7 +241,7 @@ TEST(Vocabulary, RefusesWhatContradictsItself) {
   expect_refused(load({.kind = "bert"}), ErrorCode::unsupported_feature, "\"bert\"");
   expect_refused(load({.pre = "never-heard-of"}), ErrorCode::unsupported_feature, "never-heard-of");
   expect_refused(load({.pre = ""}), ErrorCode::unsupported_feature, "tokenizer.ggml.pre");
-  expect_refused(load({.kind = "llama"}), ErrorCode::not_found, "tokenizer.ggml.scores");
+  expect_refused(load({.kind = "llama"}), ErrorCode::corrupt_file, "tokenizer.ggml.scores");
   expect_refused(
       load({.kind = "llama"}, [](auto& w) { w.add_f32s("tokenizer.ggml.scores", std::vector<float>{0, 1}); }),
       ErrorCode::corrupt_file, "scores has 2 values for 4 tokens");

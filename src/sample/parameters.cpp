@@ -73,8 +73,8 @@ Status validate(const SamplerParameters& parameters, int vocabulary) {
     if (value < rule.low) return refuse(rule.field, fmt::format("{}", value), rule.allowed);
   }
   if (parameters.logit_bias.size() > limits::kMaxLogitBiases) {
-    return fail(ErrorCode::limit_exceeded, fmt::format("logit_bias has {} entries, but at most {} are allowed",
-                                                       parameters.logit_bias.size(), limits::kMaxLogitBiases));
+    return fail(ErrorCode::invalid_argument, fmt::format("logit_bias has {} entries, but at most {} are allowed",
+                                                         parameters.logit_bias.size(), limits::kMaxLogitBiases));
   }
   for (const auto& [id, bias] : parameters.logit_bias) {
     if (id < 0 || id >= vocabulary) {

@@ -53,7 +53,7 @@ TEST(Parameters, NamesTheFieldItRefuses) {
   }
   SamplerParameters many;
   many.logit_bias.assign(limits::kMaxLogitBiases + 1, {1, 1.0f});
-  EXPECT_EQ(validate(many, 10).error().code, ErrorCode::limit_exceeded);
+  EXPECT_EQ(validate(many, 10).error().code, ErrorCode::invalid_argument);
 }
 
 TEST(Parameters, AcceptsTheEdges) {

@@ -30,7 +30,7 @@ TEST(Random, EveryBitIsFair) {
     const std::uint64_t bits = PositionNoise(42, static_cast<std::uint64_t>(i / 10)).bits(i % 10);
     for (int b = 0; b < 64; ++b) ones[static_cast<std::size_t>(b)] += static_cast<int>((bits >> b) & 1);
   }
-  for (const int count : ones) EXPECT_NEAR(count, kDraws / 2, 5 * std::sqrt(kDraws) / 2);
+  for (const int count : ones) EXPECT_NEAR(count, kDraws / 2.0, 5 * std::sqrt(kDraws) / 2);
 }
 
 // Mean of a Gumbel variable: Euler's constant; variance pi^2 / 6.

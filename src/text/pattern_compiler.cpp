@@ -78,8 +78,6 @@ struct Node {
 };
 
 constexpr std::uint32_t kUnbounded = 0xFFFFFFFF;
-constexpr std::uint32_t kMaxRepeat = 1000;
-
 }  // namespace
 
 class PatternCompiler {
@@ -205,7 +203,7 @@ class PatternCompiler {
     const auto number = [&](std::uint32_t& value) {
       const std::size_t start = at_;
       value = 0;
-      while (!end() && source_[at_] >= '0' && source_[at_] <= '9' && value <= kMaxRepeat) {
+      while (!end() && source_[at_] >= '0' && source_[at_] <= '9' && value <= limits::kPatternMaxRepeat) {
         value = value * 10 + static_cast<std::uint32_t>(source_[at_++] - '0');
       }
       return at_ != start;
@@ -214,7 +212,8 @@ class PatternCompiler {
     max = min;
     if (take(",") && !number(max)) max = kUnbounded;
     if (!has_min && max == kUnbounded) return refuse("a malformed {m,n}");
-    if (!take("}") || min > kMaxRepeat || (max != kUnbounded && (max > kMaxRepeat || max < min || max == 0))) {
+    if (!take("}") || min > limits::kPatternMaxRepeat ||
+        (max != kUnbounded && (max > limits::kPatternMaxRepeat || max < min || max == 0))) {
       return refuse("a malformed or too large {m,n}");
     }
     return {};

@@ -30,7 +30,7 @@ inline std::uint64_t hash_text(std::string_view text, std::uint64_t seed) {
   const char* at = text.data();
   std::size_t left = text.size();
   for (; left >= 8; at += 8, left -= 8) {
-    std::uint64_t word;
+    std::uint64_t word = 0;
     std::memcpy(&word, at, 8);
     hash = hash_mix(hash ^ word, kB);
   }

@@ -17,7 +17,6 @@
 namespace adze::text {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 using Ids = std::vector<TokenId>;
 

@@ -27,7 +27,7 @@ std::uint8_t combining_class(char32_t code_point) {
 void decompose(char32_t code_point, std::u32string& out) {
   if (code_point >= kHangulSyllables && code_point < kHangulSyllables + kSyllableCount) {
     const char32_t syllable = code_point - kHangulSyllables;
-    out += kHangulLeading + syllable / (kVowelCount * kTrailingCount);
+    out += static_cast<char32_t>(kHangulLeading + syllable / (kVowelCount * kTrailingCount));
     out += kHangulVowels + syllable / kTrailingCount % kVowelCount;
     if (syllable % kTrailingCount != 0) out += kHangulTrailing + syllable % kTrailingCount;
     return;
@@ -186,7 +186,7 @@ namespace {
 std::size_t ascii_prefix(std::string_view text) {
   std::size_t i = 0;
   for (; i + 8 <= text.size(); i += 8) {
-    std::uint64_t word;
+    std::uint64_t word = 0;
     std::memcpy(&word, text.data() + i, 8);
     if ((word & 0x8080808080808080u) != 0) break;
   }

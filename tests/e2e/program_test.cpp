@@ -1,6 +1,7 @@
 // Exit codes, messages, clean pipes and valid JSON, on the real program and a small model with random weights.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -68,7 +69,13 @@ TEST_F(Program, UsageErrors) {
   expect_failure(adze({"run", kModel, "hi", "--top-p", "1.5"}), 2, "--top-p: '1.5'");
   expect_failure(adze({"run", kModel, "hi", "--logit-bias", "abc=1"}), 2, "--logit-bias");
   expect_failure(adze({"generate", kModel, "--ids", "1,99999999"}), 2, "'99999999' is not a token id");
+  expect_failure(adze({"generate", kModel, "--ids", "1,,2"}), 2, "'' is not a token id");
+  expect_failure(adze({"generate", kModel, "text", "--ids", "1,2"}), 2, "both given");
   expect_failure(adze({"completion", "csh"}), 2, "csh");
+  std::vector<std::string> stops{"run", kModel, "hi", "--chat-template", template_};
+  for (int i = 0; i < 65; ++i) stops.insert(stops.end(), {"--stop", fmt::format("s{}", i)});
+  expect_failure(adze(stops), 2, "at most 64");
+  expect_failure(adze({"list", "--models-dir", kModel}), 2, "is a file");
   EXPECT_EQ(adze({"--help"}).exit_code, 0);
   EXPECT_THAT(adze({"help", "run"}).out, HasSubstr("usage: adze run"));
   EXPECT_THAT(adze({"--version"}).out, ::testing::StartsWith("adze "));
@@ -141,6 +148,15 @@ TEST_F(Program, BadUtf8) {
   expect_failure(adze({"generate", kModel, "-"}, "\xff"), 2, "offset 0");
   expect_failure(adze({"run", kModel, "-f", box_.write("latin1.txt", "caf\xe9")}), 2, "latin1.txt");
   expect_failure(adze({"run", kModel, "caf\xe9"}), 2, "not UTF-8");
+  for (const char* flag : {"--system", "--stop", "--dry-breaker"}) {
+    expect_failure(adze({"run", kModel, "hi", "--chat-template", template_, flag, "ab\xff"}), 2, "not UTF-8 at byte 2");
+  }
+}
+
+TEST_F(Program, APipeIsNoModelFile) {
+  const std::string pipe = box_.file("pipe.gguf");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const char* command : {"inspect", "plan"}) expect_failure(adze({command, pipe}), 2, "not a regular file");
 }
 
 TEST_F(Program, FullDisk) {
@@ -152,11 +168,11 @@ TEST_F(Program, FullDisk) {
 TEST_F(Program, NoNetworkLeavesNothingBehind) {
   const std::string models = box_.file("models");
   // Port 9 of this machine: nobody answers, no name is looked up.
-  const Outcome outcome = adze({"pull", "hf:org/repo/file.gguf", "--hub-endpoint", "http://127.0.0.1:9", "--retries",
-                                "0", "--models-dir", models});
+  const Outcome outcome =
+      adze({"pull", "hf:org/repo/file.gguf", "--hub-endpoint", "http://127.0.0.1:9", "--models-dir", models});
   expect_failure(outcome, 6, "127.0.0.1");
   for (const auto& entry : std::filesystem::recursive_directory_iterator(models)) {
-    EXPECT_FALSE(entry.is_regular_file() && entry.path().extension() != ".part") << entry.path();
+    EXPECT_TRUE(entry.is_directory()) << entry.path();
   }
 }
 

@@ -35,21 +35,21 @@ class SmolLM2 : public testing::Test {
     if (path == nullptr) return;
     auto loaded = model::Model::load(path);
     if (!loaded) throw std::runtime_error(loaded.error().message);
-    model_ = std::make_unique<model::Model>(std::move(*loaded));
-    auto tokenizer = model::load_tokenizer(model_->metadata(), {});
+    loaded_model = std::make_unique<model::Model>(std::move(*loaded));
+    auto tokenizer = model::load_tokenizer(loaded_model->metadata(), {});
     if (!tokenizer) throw std::runtime_error(tokenizer.error().message);
-    tokenizer_ = std::move(*tokenizer);
+    loaded_tokenizer = std::move(*tokenizer);
   }
   static void TearDownTestSuite() {
-    tokenizer_.reset();
-    model_.reset();
+    loaded_tokenizer.reset();
+    loaded_model.reset();
   }
   void SetUp() override {
-    if (model_ == nullptr) GTEST_SKIP() << "set ADZE_TEST_MODEL to SmolLM2-135M-Instruct.Q4_1.gguf";
+    if (loaded_model == nullptr) GTEST_SKIP() << "set ADZE_TEST_MODEL to SmolLM2-135M-Instruct.Q4_1.gguf";
   }
 
-  static inline std::unique_ptr<model::Model> model_;
-  static inline std::shared_ptr<const text::Tokenizer> tokenizer_;
+  static inline std::unique_ptr<model::Model> loaded_model;
+  static inline std::shared_ptr<const text::Tokenizer> loaded_tokenizer;
 };
 
 struct Continuation {
@@ -67,13 +67,13 @@ TEST_F(SmolLM2, GreedyTextEqualsLlamaCpp) {
   std::vector<Continuation> texts;
   for (const auto& p : json.at("prompts")) {
     texts.push_back({.prompt = p.at("ids"), .expected = p.at("tokens"), .margins = p.at("margin"), .tokens = {}});
-    const auto ids = tokenizer_->encode(p.at("text").get<std::string>(), {.parse_special = true});
+    const auto ids = loaded_tokenizer->encode(p.at("text").get<std::string>(), {.parse_special = true});
     ASSERT_TRUE(ids.has_value());
     EXPECT_EQ(*ids, texts.back().prompt);
   }
-  Runner runner(model_->plan(), {.prepare = {.compute = Compute::f32, .max_batch_rows = 512},
-                                 .sequences = static_cast<int>(texts.size()),
-                                 .positions = 512});
+  Runner runner(loaded_model->plan(), {.prepare = {.compute = Compute::f32, .max_batch_rows = 512},
+                                       .sequences = static_cast<int>(texts.size()),
+                                       .positions = 512});
   std::size_t compared = 0, total = 0;
   const auto take = [&](int sequence, std::int32_t, std::span<const float> logits) {
     Continuation& text = texts[static_cast<std::size_t>(sequence)];
@@ -117,14 +117,15 @@ TEST_F(SmolLM2, PerplexityEqualsLlamaCpp) {
   text << open_data("perplexity.txt").rdbuf();
   std::string source = text.str();
   source.pop_back();  // the final newline
-  const auto ids = tokenizer_->encode(source);
+  const auto ids = loaded_tokenizer->encode(source);
   ASSERT_TRUE(ids.has_value());
   EXPECT_EQ(ids->size(), 9082u);
 
   constexpr int kWindow = 512, kFirst = 256;
   const auto windows = static_cast<int>(ids->size()) / kWindow;
   EXPECT_EQ(windows, json.at("chunks").get<int>());
-  Runner runner(model_->plan(), {.prepare = {.max_batch_rows = kWindow}, .sequences = windows, .positions = kWindow});
+  Runner runner(loaded_model->plan(),
+                {.prepare = {.max_batch_rows = kWindow}, .sequences = windows, .positions = kWindow});
   double sum = 0;
   int terms = 0;
   for (int w = 0; w < windows; ++w) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <thread>
 
@@ -40,7 +41,7 @@ int cgroup_cpus() {
     std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
   }
   if (quota <= 0 || period <= 0) return 0;
-  return std::max(1, static_cast<int>(quota / period + 0.5));
+  return std::max(1, static_cast<int>(std::lround(quota / period)));
 }
 
 }  // namespace

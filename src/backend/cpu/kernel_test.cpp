@@ -256,7 +256,7 @@ TEST(Elementwise, NormsFollowTheirFormula) {
 
 TEST(Elementwise, ActivationsFollowTheirFormula) {
   std::vector<float> x;
-  for (float v = -100.0f; v < 100.0f; v += 0.137f) x.push_back(v);
+  for (int i = 0; i < 1460; ++i) x.push_back(-100.0f + 0.137f * static_cast<float>(i));
   const int n = static_cast<int>(x.size());
   const std::vector<float> ones(x.size(), 1.0f);
   std::vector<float> first;

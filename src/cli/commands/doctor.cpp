@@ -78,9 +78,13 @@ void look_at_memory(Report& report) {
 }
 
 void look_at_models(Report& report, const Context& context) {
-  const std::filesystem::path directory = models_directory(context.settings());
-  report.add("models", directory.string());
-  std::filesystem::path existing = directory;
+  const auto directory = models_directory(context.settings());
+  if (!directory) {
+    report.problem(directory.error().message, directory.error().hint);
+    return;
+  }
+  report.add("models", directory->string());
+  std::filesystem::path existing = *directory;
   while (!std::filesystem::exists(existing) && existing.has_parent_path() && existing != existing.parent_path()) {
     existing = existing.parent_path();
   }

@@ -27,7 +27,12 @@ constexpr Example kExamples[] = {
 };
 
 Result<std::vector<std::int32_t>> prompt_ids(const Context& context, const Engine& engine) {
-  if (const auto ids = context.arguments.value("ids")) return parse_ids(*ids, engine.info().vocabulary);
+  if (const auto ids = context.arguments.value("ids")) {
+    if (context.arguments.positional(1) || context.arguments.has("file")) {
+      return fail(ErrorCode::invalid_argument, "a text and --ids were both given", "Give one of them.");
+    }
+    return parse_ids(*ids, engine.info().vocabulary);
+  }
   ADZE_TRY(const std::optional<std::string> text, prompt_text(context, 1));
   if (!text) {
     return fail(ErrorCode::invalid_argument, "there is nothing to continue", "Give TEXT, --file, --ids or a pipe.");

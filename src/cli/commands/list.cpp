@@ -30,7 +30,7 @@ std::string as_json(const std::vector<hub::StoredModel>& models) {
 }
 
 Result<ExitCode> run_list(Context& context) {
-  const std::filesystem::path directory = models_directory(context.settings());
+  ADZE_TRY(const std::filesystem::path directory, models_directory(context.settings()));
   std::vector<hub::StoredModel> models;
   if (const auto name = context.arguments.positional(0)) {
     ADZE_TRY(hub::StoredModel model, hub::find_model(directory, *name));

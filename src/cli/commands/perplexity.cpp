@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/file.hpp"
+#include "base/limits.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/engine_setup.hpp"
 #include "cli/interrupt.hpp"
@@ -15,7 +16,6 @@
 namespace adze::cli {
 namespace {
 
-constexpr std::uint64_t kMaxTextBytes = 1u << 30;
 constexpr std::int64_t kDefaultWindow = 512;
 
 constexpr Positional kPositionals[] = {
@@ -98,7 +98,7 @@ Result<std::int64_t> count_of(const Context& context, std::string_view option, i
 
 Result<Windows> cut_text(const Context& context, const Engine& engine) {
   const std::string file = *context.arguments.positional(1);
-  ADZE_TRY(const std::string text, read_file(file, kMaxTextBytes));
+  ADZE_TRY(const std::string text, read_file(file, limits::kMaxCorpusBytes));
   if (const auto bad = first_bad_utf8(text)) {
     return fail(ErrorCode::invalid_argument, fmt::format("'{}' is not UTF-8 at byte {}", file, *bad),
                 "Convert it first, for example with iconv -t UTF-8.");

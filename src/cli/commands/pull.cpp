@@ -17,7 +17,7 @@ namespace {
 constexpr Positional kPositionals[] = {{"SOURCE", "smollm2, hf:ORG/REPO/FILE, or the URL of a model file"}};
 constexpr Option kOptions[] = {
     {"--sha256", "HEX", "Accept only a file with this SHA-256", ""},
-    {"--retries", "N", "How often a broken connection is tried again (default 4)", ""},
+    {"--retries", "N", "Tries in a row that bring nothing before it gives up (default 4)", ""},
     {"--json", "", "Print one JSON object: name, path, bytes, what was done", ""},
 };
 constexpr SettingGroup kSettings[] = {SettingGroup::hub};
@@ -31,6 +31,7 @@ std::string_view stage_name(hub::Stage stage) {
     case hub::Stage::fetching: return "fetching";
     case hub::Stage::unpacking: return "unpacking";
     case hub::Stage::verifying: return "verifying";
+    case hub::Stage::waiting: return "waiting to try again:";
   }
   return "";
 }
@@ -47,7 +48,7 @@ std::string_view kind_name(hub::PullKind kind) {
 Result<ExitCode> run_pull(Context& context) {
   const Settings& settings = context.settings();
   hub::PullOptions options;
-  options.models_dir = models_directory(settings);
+  ADZE_TRY(options.models_dir, models_directory(settings));
   options.hub_cache = hub::hub_cache_directory(environment_variable);
   options.hub_endpoint = settings.hub_endpoint;
   options.hub_token = settings.hub_token;

@@ -12,8 +12,8 @@ constexpr Positional kPositionals[] = {{"MODEL", "The name of a pulled model (ad
 constexpr SettingGroup kSettings[] = {SettingGroup::hub};
 
 Result<ExitCode> run_rm(Context& context) {
-  ADZE_TRY(const hub::StoredModel model,
-           hub::remove_model(models_directory(context.settings()), *context.arguments.positional(0)));
+  ADZE_TRY(const std::filesystem::path directory, models_directory(context.settings()));
+  ADZE_TRY(const hub::StoredModel model, hub::remove_model(directory, *context.arguments.positional(0)));
   context.console.note(model.linked ? fmt::format("removed the link {}; its file stays in the hub's cache", model.name)
                                     : fmt::format("removed {}, {}", model.name, format_bytes(model.bytes)));
   return ExitCode::ok;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "base/file.hpp"
+#include "base/limits.hpp"
 #include "cli/chat.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/engine_setup.hpp"
@@ -8,8 +9,6 @@
 
 namespace adze::cli {
 namespace {
-
-constexpr std::uint64_t kMaxTemplateFileBytes = 4u << 20;
 
 constexpr Positional kPositionals[] = {
     {"MODEL", "A model file, or the name of a pulled model (adze list)"},
@@ -60,7 +59,7 @@ Result<ExitCode> run_run(Context& context) {
   }
   std::optional<std::string> chat_template;
   if (const auto file = context.arguments.value("chat-template")) {
-    ADZE_TRY(chat_template, read_file(*file, kMaxTemplateFileBytes));
+    ADZE_TRY(chat_template, read_file(*file, limits::kTemplateMaxSourceBytes));
   }
   ADZE_TRY(Engine engine, load_engine(context, chat_template));
   ADZE_TRY(const GenerateOptions options, generate_options(engine, context.settings()));

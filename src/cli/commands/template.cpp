@@ -15,8 +15,6 @@
 namespace adze::cli {
 namespace {
 
-constexpr std::uint64_t kMaxInputBytes = 64u << 20;
-
 constexpr Positional kPositionals[] = {
     {"MODEL", "A model file with a chat template, a Jinja file (.jinja), or the name of a pulled model"}};
 constexpr Option kOptions[] = {
@@ -75,7 +73,8 @@ Result<ExitCode> run_template(Context& context) {
   }
   ADZE_TRY(std::string source, template_source(context, *context.arguments.positional(0)));
   ADZE_TRY(const text::ChatTemplate chat_template, text::ChatTemplate::parse(std::move(source)));
-  ADZE_TRY(const std::string input, *input_name == "-" ? read_stdin_text() : read_file(*input_name, kMaxInputBytes));
+  ADZE_TRY(const std::string input,
+           *input_name == "-" ? read_stdin_text() : read_file(*input_name, limits::kTemplateMaxInputBytes));
   text::RenderOptions options;
   options.now = text::civil_time(static_cast<long long>(std::time(nullptr)));
   if (const auto date = context.arguments.value("date")) {

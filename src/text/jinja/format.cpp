@@ -3,13 +3,12 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/limits.hpp"
 #include "text/jinja/runtime.hpp"
 #include "text/jinja/unicode.hpp"
 
 namespace adze::text::jinja {
 namespace {
-
-constexpr std::int64_t kMaxWidth = 1 << 20;  // of one field; larger ones are refused
 
 struct Spec {
   char32_t fill = ' ';
@@ -101,7 +100,8 @@ Radix radix(char type) {
 }
 
 void check_width(std::int64_t width, std::int64_t precision) {
-  if (width > kMaxWidth || precision > kMaxWidth) raise_value_error("width or precision is too large");
+  if (width > limits::kTemplateMaxFieldWidth || precision > limits::kTemplateMaxFieldWidth)
+    raise_value_error("width or precision is too large");
 }
 
 // --- format(value, spec)
@@ -135,7 +135,8 @@ Spec parse_spec(std::string_view text, const Value& value) {
     }
   }
   const auto number = [&](std::int64_t& out) {
-    for (out = 0; peek() >= '0' && peek() <= '9'; ++at) out = std::min(out * 10 + (text[at] - '0'), kMaxWidth + 1);
+    for (out = 0; peek() >= '0' && peek() <= '9'; ++at)
+      out = std::min(out * 10 + (text[at] - '0'), limits::kTemplateMaxFieldWidth + 1);
   };
   if (peek() >= '0' && peek() <= '9') number(spec.width);
   if (peek() == ',' || peek() == '_') spec.grouping = text[at++];
@@ -361,7 +362,8 @@ class PercentFormatter {
       return value.as_integer();
     }
     std::int64_t n = 0;
-    for (; peek() >= '0' && peek() <= '9'; ++at_) n = std::min(n * 10 + (peek() - '0'), kMaxWidth + 1);
+    for (; peek() >= '0' && peek() <= '9'; ++at_)
+      n = std::min(n * 10 + (peek() - '0'), limits::kTemplateMaxFieldWidth + 1);
     return n;
   }
 
@@ -388,7 +390,7 @@ class PercentFormatter {
       if (peek() == '+' || (peek() == ' ' && spec.sign != '+')) spec.sign = peek();
     }
     spec.width = number();
-    if (spec.width < -kMaxWidth) raise_value_error("width or precision is too large");
+    if (spec.width < -limits::kTemplateMaxFieldWidth) raise_value_error("width or precision is too large");
     if (spec.width < 0) {
       left = true;
       spec.width = -spec.width;

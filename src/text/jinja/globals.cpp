@@ -1,12 +1,11 @@
 // Functions that templates find without being given them.
 #include <cmath>
 
+#include "base/limits.hpp"
 #include "text/jinja/runtime.hpp"
 
 namespace adze::text::jinja {
 namespace {
-
-constexpr std::int64_t kMaxRange = 100'000;  // Jinja's sandbox, its number and its words
 
 Value make_range(Runtime& rt, const Arguments& arguments) {
   const Bound bound("range", arguments, {"start", "stop", "step"}, 1);
@@ -22,9 +21,9 @@ Value make_range(Runtime& rt, const Arguments& arguments) {
   const double span = step > 0 ? static_cast<double>(stop) - static_cast<double>(start)
                                : static_cast<double>(start) - static_cast<double>(stop);
   const double count = span <= 0 ? 0 : std::ceil(span / std::fabs(static_cast<double>(step)));
-  if (count > static_cast<double>(kMaxRange))
-    raise("OverflowError",
-          fmt::format("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", kMaxRange));
+  if (count > static_cast<double>(limits::kTemplateMaxRange))
+    raise("OverflowError", fmt::format("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).",
+                                       limits::kTemplateMaxRange));
   return rt.heap.make<RangeObject>(start, stop, step, static_cast<std::int64_t>(count));
 }
 

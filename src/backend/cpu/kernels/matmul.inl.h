@@ -13,6 +13,8 @@ template <int N>
 struct Int {
   static constexpr int value = N;
 };
+constexpr int kDirectTile = kMaxTile < kDirectTokens ? kMaxTile : kDirectTokens;
+
 // Calls f(Int<n>) for 1 <= n <= kMaxTile.
 template <int N = kMaxTile, class F>
 inline void with_count(int n, F f) {
@@ -28,7 +30,7 @@ inline void with_count(int n, F f) {
 }
 
 inline std::int32_t dword_at(const std::int8_t* p, int i) {
-  std::int32_t x;
+  std::int32_t x = 0;
   __builtin_memcpy(&x, p + 4 * i, 4);
   return x;
 }
@@ -154,7 +156,7 @@ template <class F>
 inline void stream_group(const MatmulArgs& a, const std::byte* rows, V* result) {
   using Panel = typename PanelOf<F>::Type;
   const int blocks = a.k / PanelOf<F>::kElements;
-  with_count<(kMaxTile < kDirectTokens ? kMaxTile : kDirectTokens)>(a.tokens, [&](auto n) {
+  with_count<kDirectTile>(a.tokens, [&](auto n) {
     constexpr int N = decltype(n)::value;
     V acc[N];
     for (V& v : acc) v = zero();
@@ -195,7 +197,7 @@ inline void multiply_panel(const MatmulArgs& a, const typename PanelOf<F>::Type*
 template <class F>
 struct Int8Source {
   using Panel = typename PanelOf<F>::Type;
-  static bool direct(const MatmulArgs& a) { return a.tokens <= kDirectTokens && a.tokens <= kMaxTile; }
+  static bool direct(const MatmulArgs& a) { return a.tokens <= kDirectTile; }
   static std::size_t panels(int k) { return static_cast<std::size_t>(k / PanelOf<F>::kElements) * sizeof(Panel); }
   static void stream(const MatmulArgs& a, const std::byte* rows, V* result) { stream_group<F>(a, rows, result); }
   static void fill(const MatmulArgs& a, const std::byte* rows) {

@@ -77,6 +77,6 @@ inline void quantise256_row(const float* x, int n, const QuantisedRows& out, int
     }
     out.scales[blocks.base + static_cast<std::size_t>(b) * blocks.step] = factor == 0.0f ? largest
                                                                           : usable       ? 1.0f / factor
-                                                                                         : largest - largest;
+                                                                                         : 0.0f * largest;
   }
 }

@@ -144,7 +144,7 @@ ADZE_INLINE void load_rows16(const std::byte* base, std::size_t stride, I out[4]
   for (int j = 0; j < 4; ++j) out[j] = {lo[j], hi[j]};
 }
 ADZE_INLINE std::int32_t dword(const std::byte* p) {
-  std::int32_t x;
+  std::int32_t x = 0;
   __builtin_memcpy(&x, p, 4);
   return x;
 }

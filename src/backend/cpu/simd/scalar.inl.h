@@ -137,7 +137,7 @@ inline float half_to_float(std::uint32_t h) {
   const std::uint32_t sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 0x1fu, mantissa = h & 0x3ffu;
   std::uint32_t bits = sign | ((exponent + 112u) << 23) | (mantissa << 13);
   if (exponent == 0x1f) bits = sign | 0x7f800000u | (mantissa << 13) | (mantissa != 0 ? 0x400000u : 0u);
-  float f;
+  float f = 0;
   __builtin_memcpy(&f, &bits, 4);
   if (exponent == 0) {
     f = static_cast<float>(mantissa) * 0x1p-24f;
@@ -146,13 +146,13 @@ inline float half_to_float(std::uint32_t h) {
   return f;
 }
 inline std::uint16_t float_to_half(float f) {
-  std::uint32_t bits;
+  std::uint32_t bits = 0;
   __builtin_memcpy(&bits, &f, 4);
   const std::uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
   if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
   if (magnitude < 0x38800000u) {  // a multiple of 2^-24: the addition rounds
-    float m;
+    float m = 0;
     __builtin_memcpy(&m, &magnitude, 4);
     return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(__builtin_rintf(m * 0x1p24f)));
   }
