@@ -1,12 +1,16 @@
-# adze_room(NAME SOURCES... [PUBLIC libs] [PRIVATE libs] [TESTS test sources])
+# adze_room(NAME [SMALL] SOURCES... [PUBLIC libs] [PRIVATE libs] [TESTS test sources])
 # One room of the house: a static library `adze_NAME` that sees exactly what it links, and `NAME_test` from
-# the unit tests that stand beside its sources. `tests/tidy` checks the #include lines against the same table.
+# the unit tests that stand beside its sources. SMALL: nothing in it is hot, so it is optimised for size: pages of code
+# that are not there cost neither start-up time nor memory. `tests/tidy` checks the #include lines against the same table.
 function(adze_room name)
-  cmake_parse_arguments(R "" "" "SOURCES;PUBLIC;PRIVATE;TESTS" ${ARGN})
+  cmake_parse_arguments(R "SMALL" "" "SOURCES;PUBLIC;PRIVATE;TESTS" ${ARGN})
   string(REPLACE "/" "_" target ${name})
   add_library(adze_${target} STATIC ${R_SOURCES})
   target_include_directories(adze_${target} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(adze_${target} PUBLIC ${R_PUBLIC} PRIVATE ${R_PRIVATE})
+  if(R_SMALL)
+    target_compile_options(adze_${target} PRIVATE $<$<CONFIG:Release>:-Os>)
+  endif()
   if(ADZE_TESTS AND R_TESTS)
     adze_test(${target}_test SOURCES ${R_TESTS} LIBS adze_${target} ${R_PRIVATE})
   endif()

@@ -60,8 +60,8 @@ inline constexpr std::size_t kMaxDryBreakers = 64;
 // --- tokenizers (text/tokenizer, text/pattern): limit_exceeded ------------------------------------------------------
 inline constexpr std::uint64_t kTokenizerMaxTextBytes = 256u << 20;  // of one encode
 inline constexpr std::uint64_t kTokenizerMaxJsonBytes = 256u << 20;  // a tokenizer.json
-inline constexpr std::uint64_t kTokenizerMaxMerges = 1u << 24;
-inline constexpr std::size_t kTokenizerMaxProbes = 4096;  // of one insertion: a vocabulary made to collide
+inline constexpr std::uint64_t kTokenizerMaxMerges = 1u << 20;       // the largest known vocabulary has 515,000
+inline constexpr std::size_t kTokenizerMaxProbes = 4096;             // of one insertion: a vocabulary made to collide
 inline constexpr std::size_t kPatternMaxStages = 32;
 inline constexpr std::size_t kPatternMaxInstructions = 8192;
 inline constexpr int kPatternMaxDepth = 64;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "text/unicode.hpp"
 
@@ -29,7 +28,6 @@ constexpr auto kAlphabetInverse = [] {
   return table;
 }();
 
-constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 // Below this many symbols scanning an array for the best pair beats a heap; 16 to 64 are within 5 % of each other.
 constexpr std::size_t kScanSymbols = 40;
 
@@ -41,9 +39,9 @@ void merge_by_scan(const MergeTable& merges, std::vector<TokenId>& ids, std::siz
   ranks.resize(count);
   results.resize(count);
   const auto look_up = [&](std::size_t i) {
-    const Merge* merge = i + 1 < count ? merges.find(symbols[i], symbols[i + 1]) : nullptr;
-    ranks[i] = merge != nullptr ? merge->rank : kNoRank;
-    results[i] = merge != nullptr ? merge->result : -1;
+    const Merge merge = i + 1 < count ? merges.find(symbols[i], symbols[i + 1]) : Merge{};
+    ranks[i] = merge.rank;
+    results[i] = merge.result;
   };
   for (std::size_t i = 0; i < count; ++i) look_up(i);
   while (count > 1) {
@@ -51,7 +49,7 @@ void merge_by_scan(const MergeTable& merges, std::vector<TokenId>& ids, std::siz
     for (std::size_t i = 1; i + 1 < count; ++i) {
       if (ranks[i] < ranks[best]) best = i;
     }
-    if (ranks[best] == kNoRank) break;
+    if (ranks[best] == Merge::kNoRank) break;
     symbols[best] = results[best];
     for (std::size_t i = best + 1; i + 1 < count; ++i) {
       symbols[i] = symbols[i + 1];
@@ -80,9 +78,9 @@ void merge_by_heap(const MergeTable& merges, std::vector<TokenId>& ids, std::siz
   };
   const auto offer = [&](std::int32_t left) {
     if (left < 0 || node(left).next < 0) return false;
-    const Merge* merge = merges.find(node(left).id, node(node(left).next).id);
-    if (merge == nullptr) return false;
-    heap.push_back({merge->rank, left, merge->result});
+    const Merge merge = merges.find(node(left).id, node(node(left).next).id);
+    if (!merge) return false;
+    heap.push_back({merge.rank, left, merge.result});
     return true;
   };
   for (std::int32_t i = 0; i + 1 < count; ++i) offer(i);
@@ -94,8 +92,7 @@ void merge_by_heap(const MergeTable& merges, std::vector<TokenId>& ids, std::siz
     auto& left = node(best.left);
     if (left.id < 0 || left.next < 0) continue;  // swallowed meanwhile
     auto& right = node(left.next);
-    const Merge* merge = merges.find(left.id, right.id);
-    if (merge == nullptr || merge->rank != best.rank) continue;  // one of the two changed meanwhile
+    if (merges.find(left.id, right.id).rank != best.rank) continue;  // one of the two changed meanwhile
     left.id = best.result;
     right.id = -1;
     left.next = right.next;

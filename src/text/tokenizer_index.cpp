@@ -62,15 +62,14 @@ std::optional<TokenId> TokenIndex::find_hashed(std::string_view text, std::uint6
   return std::nullopt;
 }
 
-bool MergeTable::insert(std::uint64_t key, Merge merge) {
+bool MergeTable::insert(std::uint64_t key, std::size_t rank) {
   std::size_t slot = start(key);
-  for (std::size_t probes = 0; entries_[slot].key != kEmpty; ++probes) {
-    if (entries_[slot].key == key) return true;
+  for (std::size_t probes = 0; entries_[slot] != kEmpty; ++probes) {
+    if (entries_[slot] >> kRankBits == key) return true;
     if (probes > limits::kTokenizerMaxProbes) return false;
     slot = (slot + 1) & mask_;
   }
-  entries_[slot] = {key, merge};
-  ++count_;
+  entries_[slot] = key << kRankBits | rank;
   return true;
 }
 
@@ -107,7 +106,7 @@ Status MergeTable::read_block(std::span<const std::string_view> merges, std::siz
     }
     guess = *result + 1;
     line.key = key_of(*left, *right);
-    line.merge = {static_cast<std::uint32_t>(first + i), *result};
+    line.result = *result;
     __builtin_prefetch(&entries_[start(line.key)]);
   }
   return {};
@@ -119,17 +118,25 @@ Status MergeTable::build(std::span<const std::string_view> merges, std::span<con
     return fail(ErrorCode::limit_exceeded,
                 fmt::format("the vocabulary has {} merges, more than {}", merges.size(), limits::kTokenizerMaxMerges));
   }
+  static_assert(limits::kMaxVocabulary == 1 << kIdBits && limits::kTokenizerMaxMerges == 1u << kRankBits);
+  if (tokens.size() >= limits::kMaxVocabulary) {
+    return fail(ErrorCode::limit_exceeded,
+                fmt::format("the vocabulary has {} tokens, not fewer than {}", tokens.size(), limits::kMaxVocabulary));
+  }
+  results_.resize(merges.size());
   std::array<Line, 32> block;  // looked up together, so that their cache misses overlap
   for (seed_ = 1; seed_ <= kSeeds; ++seed_) {
-    entries_.assign(capacity_for(merges.size()), {});
+    entries_.assign(capacity_for(merges.size()), kEmpty);
     mask_ = entries_.size() - 1;
-    count_ = 0;
     bool crowded = false;
     TokenId guess = 0;  // trained vocabularies list results in the order of their merges
     for (std::size_t first = 0; first < merges.size() && !crowded; first += block.size()) {
       const std::size_t count = std::min(block.size(), merges.size() - first);
       ADZE_TRY_STATUS(read_block(merges, first, count, tokens, index, guess, block.data()));
-      for (std::size_t i = 0; i < count && !crowded; ++i) crowded = !insert(block[i].key, block[i].merge);
+      for (std::size_t i = 0; i < count && !crowded; ++i) {
+        results_[first + i] = block[i].result;
+        crowded = !insert(block[i].key, first + i);
+      }
     }
     if (!crowded) return {};
   }
