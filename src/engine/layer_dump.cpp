@@ -19,8 +19,10 @@ LayerRecorder::LayerRecorder(const ops::Plan& plan) : names_(plan.steps.size()) 
       from_attention[static_cast<std::size_t>(attend->out)] = true;
     }
     const auto* project = std::get_if<ops::ProjectAdd>(&plan.steps[s]);
-    if (project == nullptr || !project->add || layer < 0) continue;
-    const bool attention = from_attention[static_cast<std::size_t>(project->in)];
+    const auto* experts = std::get_if<ops::Experts>(&plan.steps[s]);
+    const bool adds = (project != nullptr && project->add) || (experts != nullptr && experts->add);
+    if (!adds || layer < 0) continue;
+    const bool attention = project != nullptr && from_attention[static_cast<std::size_t>(project->in)];
     names_[s].difference = fmt::format("layer.{}.{}", layer, attention ? "self_attn" : "mlp");
     names_[s].stream = fmt::format("layer.{}.out", layer);
     // Only the layer's last addition leaves its output.

@@ -52,6 +52,17 @@ struct Describe {
   Touched operator()(const ops::GatedPair& s) const {
     return {{s.in}, {s.out}, {s.gate, s.up, s.gate_bias, s.up_bias}};
   }
+  Touched operator()(const ops::Route& s) const {
+    return {{s.in}, {s.out}, {s.weight, s.bias, s.choice_bias, s.expert_scale, s.shared_gate}};
+  }
+  Touched operator()(const ops::Experts& s) const {
+    Touched t{{s.in, s.routes}, {s.out}, {}};
+    if (s.add) t.reads.push_back(s.out);
+    for (const ops::Experts::Weights* w : {&s.routed, &s.shared}) {
+      t.weights.insert(t.weights.end(), {w->gate, w->up, w->gate_up, w->down, w->gate_bias, w->up_bias, w->down_bias});
+    }
+    return t;
+  }
   Touched operator()(const ops::Head& s) const { return {{s.in}, {}, {s.norm.weight, s.weight, s.bias}}; }
 };
 

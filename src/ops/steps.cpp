@@ -12,6 +12,8 @@ struct Name {
   std::string_view operator()(const Attend&) const { return "Attend"; }
   std::string_view operator()(const ProjectAdd&) const { return "ProjectAdd"; }
   std::string_view operator()(const GatedPair&) const { return "GatedPair"; }
+  std::string_view operator()(const Route&) const { return "Route"; }
+  std::string_view operator()(const Experts&) const { return "Experts"; }
   std::string_view operator()(const Head&) const { return "Head"; }
 };
 
@@ -30,6 +32,10 @@ struct Accesses {
     return s.add ? Access{{s.in, s.out}, {s.out}} : Access{{s.in}, {s.out}};
   }
   Access operator()(const GatedPair& s) const { return {{s.in}, {s.out}}; }
+  Access operator()(const Route& s) const { return {{s.in}, {s.out}}; }
+  Access operator()(const Experts& s) const {
+    return s.add ? Access{{s.in, s.routes, s.out}, {s.out}} : Access{{s.in, s.routes}, {s.out}};
+  }
   Access operator()(const Head& s) const { return {{s.in}, {}}; }
 };
 

@@ -21,7 +21,10 @@ using WeightRef = const tensor::TensorView*;  // nullptr: there is none
 // Rows a step must compute: all, or only those whose logits or hidden state somebody wants.
 enum class RowSet : std::uint8_t { all, needed };
 
-enum class Activation : std::uint8_t { silu, gelu_tanh, gelu_erf, relu_squared };
+// How a gate g and a value u of a feed-forward network meet: act(g) * u, and for swiglu_oai (gpt-oss)
+//   g' sigmoid(kOaiAlpha g') * (u' + 1)   with  g' = min(g, kOaiLimit),  u' = clamp(u, -kOaiLimit, kOaiLimit).
+enum class Activation : std::uint8_t { silu, gelu_tanh, gelu_erf, relu_squared, swiglu_oai };
+inline constexpr float kOaiAlpha = 1.702f, kOaiLimit = 7.0f;
 
 // y = x / sqrt(mean(x^2) + eps) * w  (rms), or (x - mean) / sqrt(var + eps) * w  (layer). mean over `width` values: the
 // whole row, or each head. w is `weight`, 1 + weight, or 1 when there is no weight.
@@ -115,12 +118,59 @@ struct ProjectAdd {
   RowSet rows = RowSet::all;
 };
 
-// out = act(W_gate x + b_gate) * (W_up x + b_up)
+// out = act(W_gate x + b_gate) * (W_up x + b_up), see Activation
 struct GatedPair {
   WeightRef gate = nullptr, up = nullptr;  // [I, H]
   WeightRef gate_bias = nullptr, up_bias = nullptr;
   Activation activation = Activation::silu;
   BufferId in = -1, out = -1;
+  RowSet rows = RowSet::all;
+};
+
+// Chooses `used` of E experts for each row, and what each one's output is multiplied by. s = logit_scale W x + b;
+//   softmax   p = softmax(s) over all experts          Shazeer et al. 2017, arXiv 1701.06538
+//   sigmoid   p = sigmoid(s)                           DeepSeek-AI 2024, arXiv 2412.19437
+// The experts with the largest s are chosen (with a choice_bias, those with the largest p + choice_bias); of equals the
+// lower id. w_e = p_e, with `renormalise` divided by the sum over the chosen (which makes a softmax one over the chosen
+// alone: gpt-oss), then times scale * expert_scale_e.
+// A shared expert, which every row uses, is one more slot: id E and the weight sigmoid(shared_gate . x), or 1 without
+// a gate. out = [ids: slots | weights: slots], ids ascending and exact in float32; slots = used, + 1 when `shared`.
+struct Route {
+  enum class Scoring : std::uint8_t { softmax, sigmoid };
+  WeightRef weight = nullptr;        // [E, H]
+  WeightRef bias = nullptr;          // F32 [E]
+  WeightRef choice_bias = nullptr;   // F32 [E]
+  WeightRef expert_scale = nullptr;  // F32 [E]
+  WeightRef shared_gate = nullptr;   // F32 [H]
+  Scoring scoring = Scoring::softmax;
+  bool renormalise = false;
+  bool shared = false;
+  float logit_scale = 1.0f, scale = 1.0f;
+  int used = 0;
+  BufferId in = -1, out = -1;
+  RowSet rows = RowSet::all;
+  int slots() const { return used + (shared ? 1 : 0); }
+};
+
+// out (+)= sum over the row's slots in their order of w_e f_e(x), with the feed-forward network of each expert
+//   f_e(x) = W_down,e (act(W_gate,e x + b_gate,e) * (W_up,e x + b_up,e)) + b_down,e.
+// Row r of expert e of a weight [E, n, m] is row e n + r of its map: experts that no row is routed to are not read.
+struct Experts {
+  struct Weights {
+    WeightRef gate = nullptr, up = nullptr;  // [E, I, H]
+    WeightRef gate_up = nullptr;             // [E, 2I, H] in their place: each expert's gate rows, then its up rows
+    WeightRef down = nullptr;                // [E, H, I]
+    WeightRef gate_bias = nullptr, up_bias = nullptr;  // F32 [E, I]
+    WeightRef down_bias = nullptr;                     // F32 [E, H]
+    int count = 0;                                     // E; 0: there are none
+    int width = 0;                                     // I
+  };
+  Weights routed{};
+  Weights shared{};  // the one shared expert, id `routed.count`; its weights may have another type and width
+  Activation activation = Activation::silu;
+  bool add = true;
+  int slots = 0;  // of `routes`
+  BufferId in = -1, routes = -1, out = -1;
   RowSet rows = RowSet::all;
 };
 
@@ -133,7 +183,8 @@ struct Head {
   BufferId in = -1;
 };
 
-using Step = std::variant<Embed, Norm, ResidualNorm, Project, AttentionPrep, Attend, ProjectAdd, GatedPair, Head>;
+using Step = std::variant<Embed, Norm, ResidualNorm, Project, AttentionPrep, Attend, ProjectAdd, GatedPair, Route,
+                          Experts, Head>;
 
 std::string_view step_name(const Step& step);
 

@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "backend/cpu/cpu_attention.hpp"
+#include "backend/cpu/cpu_experts.hpp"
 #include "backend/cpu/cpu_features.hpp"
+#include "backend/cpu/cpu_matmul.hpp"
 #include "backend/cpu/cpu_schedule.hpp"
 #include "backend/cpu/cpu_scratch.hpp"
 #include "backend/cpu/kv_store.hpp"
@@ -18,10 +20,6 @@ namespace adze::cpu {
 namespace {
 
 static_assert(kPageTokens == backend::kPageTokens);
-
-const float* float_data(ops::WeightRef weight) {
-  return weight == nullptr ? nullptr : reinterpret_cast<const float*>(weight->bytes.data());
-}
 
 // A forward pass in flight: what the dispatches share.
 struct Pass {
@@ -42,11 +40,10 @@ class CpuPrepared final : public backend::Prepared {
         kv_(std::move(kv)),
         scratch_(std::move(scratch)),
         team_(threads),
-        attention_(table_, kv_, scratch_, schedule_, team_) {
+        attention_(table_, kv_, scratch_, schedule_, team_),
+        mixture_(table_, scratch_, team_) {
     pass_.wanted.reserve(static_cast<std::size_t>(options_.max_batch_rows));
-    for (const Dispatch& d : schedule_.dispatches) {
-      for (const BoundMatmul& m : d.matmuls) memory_.weight_bytes += m.weight->bytes.size();
-    }
+    memory_.weight_bytes = weight_bytes(schedule_);
     memory_.scratch_bytes = scratch_bytes(schedule_, plan_, options_.max_batch_rows, threads);
     memory_.bytes_per_page = kv_.page_bytes();
     memory_.kv_bytes_reserved = kv_.page_bytes() * static_cast<std::uint64_t>(kv_.pages());
@@ -220,29 +217,6 @@ class CpuPrepared final : public backend::Prepared {
     });
   }
 
-  MatmulArgs matmul_args(const BoundMatmul& m, const ActivationBuffer& in, int rows, float* out, std::size_t ld_out,
-                         bool accumulate, std::byte* panel) const {
-    const tensor::DTypeInfo& type = tensor::dtype_info(m.weight->type);
-    MatmulArgs a{};
-    a.weights = m.weight->bytes.data();
-    a.row_stride = m.weight->row_stride();
-    a.rows = static_cast<int>(m.weight->rows());
-    a.k = static_cast<int>(m.weight->columns());
-    a.bias = float_data(m.bias);
-    a.quantised = m.kernel->activation_block == 256 ? in.int8_256 : in.int8_32;
-    a.floats = in.floats;
-    a.ld_floats = in.stride;
-    a.tokens = rows;
-    a.out = out;
-    a.ld_out = ld_out;
-    a.accumulate = accumulate;
-    a.dequantise = type.dequantise;
-    a.block_elements = static_cast<int>(type.block_elements);
-    a.block_bytes = static_cast<int>(type.block_bytes);
-    a.panel = panel;
-    return a;
-  }
-
   std::byte* panel(int member, int which) { return scratch_.members[static_cast<std::size_t>(member)].panels[which]; }
 
   void run_step(const ops::Project& s, const Dispatch& dispatch, int member) {
@@ -328,8 +302,7 @@ class CpuPrepared final : public backend::Prepared {
   void run_step(const ops::GatedPair& s, const Dispatch& dispatch, int member) {
     const BoundMatmul &gate = dispatch.matmuls[0], &up = dispatch.matmuls[1];
     const ActivationBuffer &in = buffer(s.in), &out = buffer(s.out);
-    const GatedActivation act =
-        s.activation == ops::Activation::silu ? GatedActivation::silu : GatedActivation::gelu_tanh;
+    const GatedActivation act = gated_activation(s.activation).value();
     const Share share = share_of(gate.groups(), member, team_.size());
     const MatmulArgs gate_args = matmul_args(gate, in, pass_.rows, out.floats, out.stride, false, panel(member, 0));
     if (gate.kernel == up.kernel) {
@@ -346,6 +319,15 @@ class CpuPrepared final : public backend::Prepared {
       });
     }
     quantise_output(dispatch, out, member);
+  }
+
+  void run_step(const ops::Route& s, const Dispatch& dispatch, int member) {
+    mixture_.route(s, dispatch, buffer(s.in), buffer(s.out), pass_.rows, member);
+  }
+
+  void run_step(const ops::Experts& s, const Dispatch& dispatch, int member) {
+    mixture_.run(s, dispatch, buffer(s.in), buffer(s.routes), buffer(s.out), pass_.rows, member);
+    quantise_output(dispatch, buffer(s.out), member);
   }
 
   void run_step(const ops::Head& s, const Dispatch& dispatch, int member) {
@@ -379,6 +361,7 @@ class CpuPrepared final : public backend::Prepared {
   Scratch scratch_;
   ThreadTeam team_;
   Attention attention_;
+  Mixture mixture_;
   backend::MemoryUse memory_;
   backend::StepObserver* observer_ = nullptr;
   Pass pass_;
@@ -397,9 +380,7 @@ backend::MemoryUse estimate_memory(const ops::Plan& plan, const backend::Prepare
   const auto table = choose_table(options.kernel_set);
   const auto schedule = table ? make_schedule(plan, options, **table) : make_schedule(plan, options, kScalarTable);
   if (!schedule) return memory;  // prepare() will say why
-  for (const Dispatch& d : schedule->dispatches) {
-    for (const BoundMatmul& m : d.matmuls) memory.weight_bytes += m.weight->bytes.size();
-  }
+  memory.weight_bytes = weight_bytes(*schedule);
   memory.scratch_bytes = scratch_bytes(*schedule, plan, options.max_batch_rows, thread_count(options));
   memory.bytes_per_page = kv_page_bytes(plan, schedule->kv_format);
   memory.kv_bytes_reserved = memory.bytes_per_page * static_cast<std::uint64_t>(options.max_pages);

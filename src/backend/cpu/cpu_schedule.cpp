@@ -7,6 +7,28 @@
 #include "base/check.hpp"
 
 namespace adze::cpu {
+
+std::optional<GatedActivation> gated_activation(ops::Activation activation) {
+  switch (activation) {
+    case ops::Activation::silu: return GatedActivation::silu;
+    case ops::Activation::gelu_tanh: return GatedActivation::gelu_tanh;
+    case ops::Activation::swiglu_oai: return GatedActivation::swiglu_oai;
+    case ops::Activation::gelu_erf:
+    case ops::Activation::relu_squared: return std::nullopt;
+  }
+  ADZE_CHECK(false, "activation {}", static_cast<int>(activation));
+}
+
+std::uint64_t weight_bytes(const CpuSchedule& schedule) {
+  std::set<ops::WeightRef> weights;  // a weight may serve two products
+  for (const Dispatch& d : schedule.dispatches) {
+    for (const BoundMatmul& m : d.matmuls) weights.insert(m.weight);
+  }
+  std::uint64_t bytes = 0;
+  for (const ops::WeightRef weight : weights) bytes += weight->bytes.size();
+  return bytes;
+}
+
 namespace {
 
 class Builder {
@@ -79,6 +101,7 @@ class Builder {
     return add(dispatch, step.weight, step.bias, input(step.in));
   }
   Status bind(const ops::GatedPair& step, Dispatch& dispatch) {
+    if (!gated_activation(step.activation)) return refuse_activation();
     ADZE_TRY_STATUS(add(dispatch, step.gate, step.gate_bias, input(step.in)));
     ADZE_TRY_STATUS(add(dispatch, step.up, step.up_bias, input(step.in)));
     // Weights of two types are multiplied one after the other; the second product needs room of its own.
@@ -86,6 +109,42 @@ class Builder {
       out_.spare_stride = std::max(out_.spare_stride, padded16(static_cast<int>(step.up->rows())));
     }
     return {};
+  }
+  Status bind(const ops::Route& step, Dispatch& dispatch) {
+    ADZE_TRY_STATUS(add(dispatch, step.weight, nullptr, input(step.in)));
+    if (step.shared_gate != nullptr) ADZE_TRY_STATUS(add(dispatch, step.shared_gate, nullptr, input(step.in)));
+    out_.experts.experts = std::max(out_.experts.experts, static_cast<int>(step.weight->rows()) + 1);
+    out_.experts.slots = std::max(out_.experts.slots, step.slots());
+    return {};
+  }
+  Status bind(const ops::Experts& step, Dispatch& dispatch) {
+    if (!gated_activation(step.activation)) return refuse_activation();
+    ADZE_TRY_STATUS(add_expert_weights(dispatch, step.routed));
+    if (step.shared.count > 0) ADZE_TRY_STATUS(add_expert_weights(dispatch, step.shared));
+    return {};
+  }
+  // Gate, up and down. Their inputs are the gathered rows, which are rounded for each expert's own tiles.
+  Status add_expert_weights(Dispatch& dispatch, const ops::Experts::Weights& w) {
+    ExpertUse& use = out_.experts;
+    const auto widen = [](BufferUse& buffer, std::int64_t width) {
+      buffer.width = std::max(buffer.width, static_cast<int>(width));
+      buffer.stride = padded16(buffer.width);
+    };
+    const ops::WeightRef gate = w.gate_up != nullptr ? w.gate_up : w.gate;
+    const ops::WeightRef up = w.gate_up != nullptr ? w.gate_up : w.up;
+    ADZE_TRY_STATUS(add(dispatch, gate, w.gate_bias, &use.input));
+    ADZE_TRY_STATUS(add(dispatch, up, w.up_bias, &use.input));
+    ADZE_TRY_STATUS(add(dispatch, w.down, w.down_bias, &use.activated));
+    use.spare |=
+        dispatch.matmuls[dispatch.matmuls.size() - 3].kernel != dispatch.matmuls[dispatch.matmuls.size() - 2].kernel;
+    widen(use.input, gate->columns());
+    widen(use.input, w.down->rows() / w.count);
+    widen(use.activated, w.width);
+    return {};
+  }
+  static Status refuse_activation() {
+    return fail(ErrorCode::unsupported_feature,
+                "the CPU backend gates with SiLU, tanh-GELU or the clamped SwiGLU of gpt-oss only");
   }
   Status bind(const ops::Head& step, Dispatch& dispatch) {
     return add(dispatch, step.weight, step.bias, &out_.head_input);
@@ -103,6 +162,7 @@ class Builder {
       if (const auto* residual = std::get_if<ops::ResidualNorm>(&step)) dispatch.quantise_output = wants(residual->out);
       if (const auto* attend = std::get_if<ops::Attend>(&step)) dispatch.quantise_output = wants(attend->out);
       if (const auto* gated = std::get_if<ops::GatedPair>(&step)) dispatch.quantise_output = wants(gated->out);
+      if (const auto* experts = std::get_if<ops::Experts>(&step)) dispatch.quantise_output = wants(experts->out);
       if (const auto* project = std::get_if<ops::Project>(&step)) dispatch.quantise_output = wants(project->out);
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "backend/backend.hpp"
@@ -33,17 +34,34 @@ struct BufferUse {
   int slot = 0;  // buffers that are never alive together share one
 };
 
+// What the mixtures of experts need at most, over all steps. A gathered row is a row of the batch as one expert's
+// input.
+struct ExpertUse {
+  int experts = 0;  // the shared one included; 0: the plan has none
+  int slots = 0;    // gathered rows per row
+  BufferUse input;  // gathered rows, then what the experts return for them
+  BufferUse activated;
+  bool spare = false;  // gate and up of two weight types
+};
+
 struct CpuSchedule {
   std::vector<Dispatch> dispatches;
   std::vector<BufferUse> buffers;
   std::vector<BufferUse> slots;  // the largest of the buffers that share each
   BufferUse head_input;          // the head's normed rows
   int spare_stride = 0;          // floats per row for the second half of a gated pair of two weight types
-  std::size_t panel_bytes = 0;   // largest panel of any matrix product
+  ExpertUse experts;
+  std::size_t panel_bytes = 0;  // largest panel of any matrix product
   int max_heads = 0, max_padded_head = 0, max_partitions = 0;
   KvFormat kv_format = KvFormat::f16;
   backend::Schedule described;  // for people and digests
 };
+
+// The kernels' word for an activation; nothing for one that they do not have.
+std::optional<GatedActivation> gated_activation(ops::Activation activation);
+
+// Of all weights that are multiplied with, each counted once.
+std::uint64_t weight_bytes(const CpuSchedule& schedule);
 
 Result<CpuSchedule> make_schedule(const ops::Plan& plan, const backend::PrepareOptions& options,
                                   const KernelTable& table);

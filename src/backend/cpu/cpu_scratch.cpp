@@ -37,6 +37,22 @@ ActivationBuffer activation(Source& source, const BufferUse& use, std::size_t ro
 }
 
 template <class Source>
+void lay_out_experts(Source& source, ExpertScratch& s, const ExpertUse& use, std::size_t rows) {
+  if (use.experts == 0) return;
+  const auto experts = static_cast<std::size_t>(use.experts);
+  const std::size_t gathered = rows * static_cast<std::size_t>(use.slots);
+  s.logits_stride = static_cast<std::size_t>(padded16(use.experts));
+  s.logits = source.template take<float>(rows * s.logits_stride);
+  s.starts = source.template take<std::int32_t>(experts + 1);
+  s.next = source.template take<std::int32_t>(experts);
+  s.rows = source.template take<std::int32_t>(gathered);
+  s.places = source.template take<std::int32_t>(gathered);
+  s.input = activation(source, use.input, gathered);
+  s.activated = activation(source, use.activated, gathered);
+  if (use.spare) s.spare = source.template take<float>(gathered * s.activated.stride);
+}
+
+template <class Source>
 void lay_out(Source& source, Scratch& s, const CpuSchedule& schedule, const ops::Plan& plan, int row_count,
              int threads) {
   const auto rows = static_cast<std::size_t>(row_count);
@@ -52,6 +68,7 @@ void lay_out(Source& source, Scratch& s, const CpuSchedule& schedule, const ops:
   }
   s.head_input = activation(source, schedule.head_input, rows);
   s.spare = source.template take<float>(rows * static_cast<std::size_t>(schedule.spare_stride));
+  lay_out_experts(source, s.experts, schedule.experts, rows);
   const auto padded = static_cast<std::size_t>(schedule.max_padded_head);
   for (int i = 0; i < threads; ++i) {
     MemberScratch m;

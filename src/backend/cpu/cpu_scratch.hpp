@@ -26,11 +26,24 @@ struct MemberScratch {
   float* part = nullptr;      // [kMaxQueries][padded head]
 };
 
+// A mixture's rows, gathered by expert: those of expert e stand together, in the order of the batch.
+struct ExpertScratch {
+  float* logits = nullptr;  // [rows][logits_stride], the shared expert's gate last
+  std::size_t logits_stride = 0;
+  std::int32_t* starts = nullptr;  // [experts + 1]: the gathered rows of expert e are starts[e] .. starts[e + 1]
+  std::int32_t* next = nullptr;    // [experts]
+  std::int32_t* rows = nullptr;    // [gathered]: row of the batch
+  std::int32_t* places = nullptr;  // [rows][slots]: gathered row of each slot
+  ActivationBuffer input, activated;
+  float* spare = nullptr;  // [gathered][activated.stride]
+};
+
 struct Scratch {
   Arena arena;
   std::vector<ActivationBuffer> buffers;
   ActivationBuffer head_input;
   float* spare = nullptr;  // [rows][spare_stride]
+  ExpertScratch experts;
   std::vector<MemberScratch> members;
   // Partial attention results of up to kSplitRows rows: [row][head][partition].
   float* part_out = nullptr;  // each [padded head]

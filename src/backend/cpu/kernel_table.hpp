@@ -70,7 +70,7 @@ struct MatmulArgs {
   std::byte* panel;  // scratch of this thread, 64-byte aligned, panel_bytes(k, row_stride) long
 };
 
-enum class GatedActivation : std::uint8_t { silu, gelu_tanh };
+enum class GatedActivation : std::uint8_t { silu, gelu_tanh, swiglu_oai };  // as ops::Activation
 
 struct MatmulKernel {
   const char* name;  // null: this table has no such kernel
@@ -126,6 +126,7 @@ struct KernelTable {
   void (*layer_norm)(const float* x, const float* weight, bool one_plus, float eps, int n, float* y);
   void (*rope)(float* head, const RopeTable& table);
   void (*add)(float* y, const float* x, int n);                                   // y += x
+  void (*add_scaled)(float* y, const float* x, float factor, int n);              // y += factor * x, one rounding
   void (*scale)(float* y, float factor, int n);                                   // y *= factor
   void (*softcap)(float* y, float cap, int n);                                    // y = tanh(y / cap) * cap
   void (*gate)(float* gate_to_out, const float* up, GatedActivation act, int n);  // act(gate) * up

@@ -2,6 +2,7 @@
 // scalar table: odd sizes, incomplete groups, misaligned weights, one row and many.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -201,7 +202,8 @@ TEST_P(MatmulTest, GatedPairIsTwoProductsAndTheActivation) {
          {&table->int8_kernels[static_cast<int>(type)], &table->float_kernels[static_cast<int>(type)]}) {
       if (kernel->name == nullptr) continue;
       for (const int tokens : {1, 6}) {
-        for (const GatedActivation act : {GatedActivation::silu, GatedActivation::gelu_tanh}) {
+        for (const GatedActivation act :
+             {GatedActivation::silu, GatedActivation::gelu_tanh, GatedActivation::swiglu_oai}) {
           std::vector<float> g = multiply(*table, *kernel, type, gate, rows, k, tokens, 9);
           const std::vector<float> u = multiply(*table, *kernel, type, up, rows, k, tokens, 9);
           table->gate(g.data(), u.data(), act, static_cast<int>(g.size()));
@@ -261,21 +263,35 @@ TEST(Elementwise, ActivationsFollowTheirFormula) {
   const std::vector<float> ones(x.size(), 1.0f);
   std::vector<float> first;
   for (const KernelTable* table : available_tables()) {
-    std::vector<float> silu = x, gelu = x, cap = x;
+    std::vector<float> silu = x, gelu = x, cap = x, oai = x;
+    std::vector<float> up(x.rbegin(), x.rend());
     table->gate(silu.data(), ones.data(), GatedActivation::silu, n);
     table->gate(gelu.data(), ones.data(), GatedActivation::gelu_tanh, n);
+    table->gate(oai.data(), up.data(), GatedActivation::swiglu_oai, n);
     table->softcap(cap.data(), 30.0f, n);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double v = double{x[i]};
       EXPECT_NEAR(silu[i], v / (1 + std::exp(-v)), 3e-7 * std::fabs(v) + 1e-30);
       EXPECT_NEAR(gelu[i], 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))),
                   1e-6 * std::fabs(v) + 1e-30);
+      const double g = std::min(v, 7.0), u = std::clamp(double{up[i]}, -7.0, 7.0);
+      EXPECT_NEAR(oai[i], g / (1 + std::exp(-1.702 * g)) * (u + 1), 1e-6 * std::fabs(g * (u + 1)) + 1e-30);
       EXPECT_NEAR(cap[i], std::tanh(v / 30) * 30, 30 * 4 * 0x1p-24);  // four roundings of values up to 1
     }
     silu.insert(silu.end(), gelu.begin(), gelu.end());
     silu.insert(silu.end(), cap.begin(), cap.end());
+    silu.insert(silu.end(), oai.begin(), oai.end());
     if (first.empty()) first = silu;
     EXPECT_EQ(std::memcmp(first.data(), silu.data(), silu.size() * 4), 0) << table->name;
+  }
+}
+
+TEST(Elementwise, AddScaledRoundsOnce) {
+  const auto x = random_floats(37, 3), start = random_floats(37, 4);
+  for (const KernelTable* table : available_tables()) {
+    std::vector<float> y = start;
+    table->add_scaled(y.data(), x.data(), 0.3f, 37);
+    for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], std::fma(0.3f, x[i], start[i])) << table->name;
   }
 }
 

@@ -84,6 +84,11 @@ struct Interpreter::Visitor {
     written(step.out);
   }
   void operator()(const GatedPair& step) { write(step.out, gated_pair(step, at(step.in))); }
+  void operator()(const Route& step) { write(step.out, route(step, at(step.in))); }
+  void operator()(const Experts& step) {
+    experts(step, at(step.in), at(step.routes), at(step.out));
+    written(step.out);
+  }
   void operator()(const Head& step) {
     const Rows& in = at(step.in);
     Rows last(wanted, in.width);

@@ -1,4 +1,5 @@
 // Matrix products: embed, project, project_add, gated_pair, head.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -48,8 +49,16 @@ double activate(Activation activation, double x) {
     }
     case Activation::gelu_erf: return 0.5 * x * (1.0 + std::erf(x / std::numbers::sqrt2));
     case Activation::relu_squared: return x > 0.0 ? x * x : 0.0;
+    case Activation::swiglu_oai: break;
   }
   ADZE_CHECK(false, "activation {}", static_cast<int>(activation));
+}
+
+double gated(Activation activation, double gate, double up) {
+  if (activation != Activation::swiglu_oai) return activate(activation, gate) * up;
+  constexpr double kLimit = kOaiLimit;
+  const double g = std::min(gate, kLimit), u = std::clamp(up, -kLimit, kLimit);
+  return g / (1.0 + std::exp(-static_cast<double>(kOaiAlpha) * g)) * (u + 1.0);
 }
 
 Rows multiply(WeightRef weight, WeightRef bias, const Rows& in) {
@@ -106,12 +115,11 @@ Rows gated_pair(const GatedPair& step, const Rows& in) {
   const auto at = [&](int row, int output) {
     return static_cast<std::size_t>(row) * static_cast<std::size_t>(width) + static_cast<std::size_t>(output);
   };
-  for_each_product(step.gate, step.gate_bias, in, [&](int row, int output, double value) {
-    gates[at(row, output)] = activate(step.activation, value);
-  });
+  for_each_product(step.gate, step.gate_bias, in,
+                   [&](int row, int output, double value) { gates[at(row, output)] = value; });
   Rows out(in.count, width);
   for_each_product(step.up, step.up_bias, in, [&](int row, int output, double value) {
-    out.values[at(row, output)] = static_cast<float>(gates[at(row, output)] * value);
+    out.values[at(row, output)] = static_cast<float>(gated(step.activation, gates[at(row, output)], value));
   });
   return out;
 }

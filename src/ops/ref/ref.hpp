@@ -16,7 +16,9 @@
 
 namespace adze::ops::ref {
 
-double activate(Activation activation, double x);
+double activate(Activation activation, double x);  // of one argument: not swiglu_oai
+// act(gate) * up
+double gated(Activation activation, double gate, double up);
 
 // Normalises each run of `weight` elements (a head, or the whole row), the whole row when there is no weight.
 // `out` may be `in`.
@@ -52,6 +54,9 @@ Rows attend(const Attend& step, const Rows& q, std::span<const std::int32_t> pos
 // With step.add, `out` holds the residual before and after; else it is replaced.
 void project_add(const ProjectAdd& step, const Rows& in, Rows& out);
 Rows gated_pair(const GatedPair& step, const Rows& in);
+Rows route(const Route& step, const Rows& in);
+// With step.add, `out` holds the residual before and after; else it is replaced.
+void experts(const Experts& step, const Rows& in, const Rows& routes, Rows& out);
 // Logits [T, V] of all rows given.
 Rows head(const Head& step, const Rows& in);
 

@@ -50,6 +50,13 @@ inline V gelu_tanh(V x) {
   const V u = mul(splat(0.79788456f), fma(mul(mul(x, x), x), splat(0.044715f), x));
   return mul(x, sigmoid(add(u, u)));
 }
+// g' sigmoid(1.702 g') (u' + 1), g' at most 7, u' from -7 to 7 (ops::Activation::swiglu_oai); NaN stays NaN.
+inline V swiglu_oai(V gate, V up) {
+  const V limit = splat(7.0f), lowest = splat(-7.0f);
+  const V g = where_ge(gate, limit, limit, gate);
+  const V u = where_ge(up, limit, limit, where_ge(lowest, up, lowest, up));
+  return mul(div(g, add(splat(1.0f), exp(mul(splat(-1.702f), g)))), add(u, splat(1.0f)));
+}
 
 inline void rms_norm_row(const float* x, const float* weight, bool one_plus, float eps, int n, float* y) {
   V sum = zero();
@@ -116,6 +123,12 @@ inline void add_row(float* y, const float* x, int n) {
   for (int i = 0; i < n; i += 16) {
     const int m = n - i < 16 ? n - i : 16;
     store_n(y + i, add(load_n(y + i, m), load_n(x + i, m)), m);
+  }
+}
+inline void add_scaled_row(float* y, const float* x, float factor, int n) {
+  for (int i = 0; i < n; i += 16) {
+    const int m = n - i < 16 ? n - i : 16;
+    store_n(y + i, fma(splat(factor), load_n(x + i, m), load_n(y + i, m)), m);
   }
 }
 inline void scale_row(float* y, float factor, int n) {

@@ -304,12 +304,19 @@ void run_matmul(const MatmulArgs& a, int group_begin, int group_end) {
   }
 }
 
-inline V activate(GatedActivation act, V x) { return act == GatedActivation::silu ? silu(x) : gelu_tanh(x); }
+inline V gated(GatedActivation act, V gate, V up) {
+  switch (act) {
+    case GatedActivation::silu: return mul(silu(gate), up);
+    case GatedActivation::gelu_tanh: return mul(gelu_tanh(gate), up);
+    case GatedActivation::swiglu_oai: return swiglu_oai(gate, up);
+  }
+  __builtin_unreachable();
+}
 
 void gate_row(float* gate_to_out, const float* up, GatedActivation act, int n) {
   for (int i = 0; i < n; i += 16) {
     const int m = n - i < 16 ? n - i : 16;
-    store_n(gate_to_out + i, mul(activate(act, load_n(gate_to_out + i, m)), load_n(up + i, m)), m);
+    store_n(gate_to_out + i, gated(act, load_n(gate_to_out + i, m), load_n(up + i, m)), m);
   }
 }
 
@@ -318,7 +325,7 @@ void run_gated(const MatmulArgs& gate, const MatmulArgs& up, GatedActivation act
   V g[kMaxTile], u[kMaxTile];
   const bool direct = Source::direct(gate);
   const auto write = [&](int group, int token, int t) {
-    const V y = mul(activate(act, with_bias(gate, group, g[t])), with_bias(up, group, u[t]));
+    const V y = gated(act, with_bias(gate, group, g[t]), with_bias(up, group, u[t]));
     write_group(gate, group, token, y);
   };
   for (int group = group_begin; group < group_end; ++group) {

@@ -33,6 +33,7 @@ constexpr KernelTable make_table(const char* name) {
   t.layer_norm = layer_norm_row;
   t.rope = rope_head;
   t.add = add_row;
+  t.add_scaled = add_scaled_row;
   t.scale = scale_row;
   t.softcap = softcap_row;
   t.gate = gate_row;
