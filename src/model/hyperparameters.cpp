@@ -162,6 +162,39 @@ Result<Hyperparameters> read_sizes(const ConfigReader& reader) {
   return p;
 }
 
+Status refuse_other_settings(const ConfigReader& reader, std::span<const std::string_view> known) {
+  struct Refused {
+    std::string_view key;
+    double neutral;
+    std::string_view what;
+  };
+  static constexpr Refused kRefused[] = {
+      {"expert_count", 0, "a mixture of experts"},
+      {"attention.sliding_window", 0, "sliding attention"},
+      {"attention.sliding_window_pattern", 1, "sliding attention in some layers only"},
+      {"attention.causal", 1, "attention to later positions"},
+      {"attention.clamp_kqv", 0, "clamped queries, keys and values"},
+      {"attention.max_alibi_bias", 0, "ALiBi position biases"},
+      {"attention.temperature_scale", 0, "queries scaled by position"},
+      {"attention.q_lora_rank", 0, "low-rank queries"},
+      {"attention.kv_lora_rank", 0, "a low-rank KV cache"},
+      {"attention.shared_kv_layers", 0, "layers that share keys and values"},
+      {"attn_logit_softcapping", 0, "soft-capped attention scores"},
+      {"final_logit_softcapping", 0, "soft-capped logits"},
+      {"use_parallel_residual", 0, "attention and feed-forward in parallel"},
+      {"embedding_scale", 1, "scaled embeddings"},
+      {"residual_scale", 1, "scaled residuals"},
+      {"logit_scale", 1, "scaled logits"},
+      {"nextn_predict_layers", 0, "layers that predict further tokens"},
+      {"pooling_type", 0, "a pooled embedding in place of logits"},
+  };
+  for (const Refused& setting : kRefused) {
+    if (std::ranges::find(known, setting.key) != known.end()) continue;
+    ADZE_TRY_STATUS(reader.refuse_unless(setting.key, setting.neutral, setting.what));
+  }
+  return {};
+}
+
 Result<RopeSettings> read_rope(const ConfigReader& reader, const Hyperparameters& parameters) {
   int head_size = parameters.layers.front().head_size;
   for (const LayerParameters& layer : parameters.layers) head_size = std::min(head_size, layer.head_size);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/result.hpp"
 #include "format/metadata.hpp"
 #include "model/rope.hpp"
+#include "ops/steps.hpp"
 
 namespace adze::model {
 
@@ -20,6 +22,7 @@ struct LayerParameters {
   int head_size = 0;
   int feed_forward = 0;
   int window = 0;  // sliding attention over the last `window` positions; 0: all
+  enum class Rope : std::uint8_t { main, local, none } rope = Rope::main;
 };
 
 struct Hyperparameters {
@@ -28,8 +31,13 @@ struct Hyperparameters {
   int hidden_size = 0;
   std::int64_t context_length = 0;  // positions that the model was trained for
   float norm_epsilon = 0.0f;
-  float attention_scale = 0.0f;  // 0: 1 / sqrt(head_size)
+  float attention_scale = 0.0f;    // 0: 1 / sqrt(head_size)
+  float attention_softcap = 0.0f;  // tanh(score / cap) * cap; 0: none
+  float final_softcap = 0.0f;      // the same on logits
+  float embedding_scale = 1.0f;
+  ops::Activation activation = ops::Activation::silu;
   RopeSettings rope;
+  RopeSettings local_rope;  // of the layers that say so
   std::vector<LayerParameters> layers;
 
   int layer_count() const { return static_cast<int>(layers.size()); }
@@ -76,6 +84,9 @@ class ConfigReader {
 // block_count, embedding_length, context_length, vocab_size, attention.head_count, attention.head_count_kv,
 // attention.key_length, attention.value_length, feed_forward_length: sizes of the whole and of each layer.
 Result<Hyperparameters> read_sizes(const ConfigReader& reader);
+// Settings that some family of decoders has and that change what is computed. A family passes the keys that it reads
+// itself; all others must be absent or neutral, and are refused by name where they are not.
+Status refuse_other_settings(const ConfigReader& reader, std::span<const std::string_view> known = {});
 // rope.dimension_count, rope.freq_base, rope.scaling.*. Refuses scalings that Adze does not have.
 Result<RopeSettings> read_rope(const ConfigReader& reader, const Hyperparameters& parameters);
 

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/check.hpp"
+
 namespace adze::model {
 
 ops::BufferId PlanBuilder::buffer(std::string_view name, int width) {
@@ -20,6 +22,18 @@ int PlanBuilder::rope(ops::RopeSpec spec) {
 int PlanBuilder::kv_layer(ops::KvLayer kv_layer) {
   plan_.kv_layers.push_back(kv_layer);
   return static_cast<int>(plan_.kv_layers.size() - 1);
+}
+
+ops::WeightRef PlanBuilder::rows_of(ops::WeightRef weight, std::int64_t first, std::int64_t count) {
+  ADZE_CHECK(first >= 0 && count > 0 && first + count <= weight->rows(), "rows {} to {} of {}", first, first + count,
+             weight->rows());
+  auto part = std::make_shared<tensor::TensorView>(*weight);
+  const auto stride = weight->row_stride();
+  part->shape.dims[0] = count;
+  part->bytes =
+      weight->bytes.subspan(static_cast<std::size_t>(first) * stride, static_cast<std::size_t>(count) * stride);
+  plan_.parts.push_back(part);
+  return part.get();
 }
 
 void PlanBuilder::add(ops::Step step) {

@@ -6,12 +6,21 @@
 namespace adze::model {
 
 namespace family {
-extern const Family kLlama;  // families/llama.cpp
-}
+// families/<name>.cpp
+extern const Family kGemma2;
+extern const Family kGemma3;
+extern const Family kLlama;
+extern const Family kOlmo2;
+extern const Family kPhi3;
+extern const Family kQwen2;
+extern const Family kQwen3;
+extern const Family kSmolLm3;
+}  // namespace family
 
 namespace {
-constexpr std::array<const Family*, 1> kFamilies{
-    &family::kLlama,
+constexpr std::array kFamilies{
+    &family::kGemma2, &family::kGemma3, &family::kLlama, &family::kOlmo2,
+    &family::kPhi3,   &family::kQwen2,  &family::kQwen3, &family::kSmolLm3,
 };
 }  // namespace
 

@@ -22,7 +22,10 @@ std::int64_t dim_size(Dim dim, const Hyperparameters& p, int layer) {
     case Dim::hidden: return p.hidden_size;
     case Dim::query: return std::int64_t{l.heads} * l.head_size;
     case Dim::key_value: return std::int64_t{l.kv_heads} * l.head_size;
+    case Dim::head: return l.head_size;
+    case Dim::fused_qkv: return std::int64_t{l.heads + 2 * l.kv_heads} * l.head_size;
     case Dim::feed_forward: return l.feed_forward;
+    case Dim::fused_gate_up: return 2 * std::int64_t{l.feed_forward};
     case Dim::rope_pairs: return p.rope.dims / 2;
   }
   ADZE_CHECK(false, "dim {}", static_cast<int>(dim));
@@ -36,7 +39,10 @@ std::string_view dim_keys(Dim dim) {
     case Dim::hidden: return "@.embedding_length";
     case Dim::query: return "@.attention.head_count and @.attention.key_length";
     case Dim::key_value: return "@.attention.head_count_kv and @.attention.key_length";
-    case Dim::feed_forward: return "@.feed_forward_length";
+    case Dim::head: return "@.attention.key_length";
+    case Dim::fused_qkv: return "@.attention.head_count, @.attention.head_count_kv and @.attention.key_length";
+    case Dim::feed_forward:
+    case Dim::fused_gate_up: return "@.feed_forward_length";
     case Dim::rope_pairs: return "@.rope.dimension_count";
   }
   ADZE_CHECK(false, "dim {}", static_cast<int>(dim));
@@ -158,8 +164,12 @@ ops::WeightRef Weights::get(std::string_view gguf, int layer) const {
   return row->second.at(static_cast<std::size_t>(std::max(layer, 0)));
 }
 
+ops::WeightRef Weights::find(std::string_view gguf, int layer) const {
+  return by_name_.contains(std::string(gguf)) ? get(gguf, layer) : nullptr;
+}
+
 std::vector<float> Weights::values(std::string_view gguf, int layer) const {
-  const ops::WeightRef ref = get(gguf, layer);
+  const ops::WeightRef ref = find(gguf, layer);
   return ref == nullptr ? std::vector<float>{} : floats_of(*ref);
 }
 

@@ -21,10 +21,13 @@ enum class Dim : std::uint8_t {
   none,
   vocabulary,
   hidden,
-  query,         // heads * head_size
-  key_value,     // kv_heads * head_size
-  feed_forward,  // of the layer
-  rope_pairs,    // rotated values of a head / 2
+  query,          // heads * head_size
+  key_value,      // kv_heads * head_size
+  head,           // head_size
+  fused_qkv,      // (heads + 2 * kv_heads) * head_size
+  feed_forward,   // of the layer
+  fused_gate_up,  // twice that
+  rope_pairs,     // rotated values of a head / 2
 };
 
 enum class Need : std::uint8_t { required, optional };
@@ -57,6 +60,8 @@ class Weights {
 
   // By the GGUF name of a row; a layer's with '*'. Null when an optional tensor is not there.
   ops::WeightRef get(std::string_view gguf, int layer = -1) const;
+  // The same, and null also where the family has no such row.
+  ops::WeightRef find(std::string_view gguf, int layer = -1) const;
   // The same as numbers, for vectors: empty when the tensor is not there.
   std::vector<float> values(std::string_view gguf, int layer = -1) const;
 

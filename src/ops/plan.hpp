@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,8 @@ struct Plan {
   std::vector<RopeSpec> ropes;
   std::vector<KvLayer> kv_layers;
   std::vector<Step> steps;
-  std::vector<int> step_layers;  // per step: its layer, -1 for embedding and head
+  std::vector<int> step_layers;                                  // per step: its layer, -1 for embedding and head
+  std::vector<std::shared_ptr<const tensor::TensorView>> parts;  // of weights that a file stores stacked
 };
 
 }  // namespace adze::ops

@@ -1,5 +1,7 @@
 #include "ops/steps.hpp"
 
+#include <cmath>
+
 namespace adze::ops {
 namespace {
 
@@ -21,7 +23,8 @@ struct Accesses {
   Access operator()(const Embed& s) const { return {{}, {s.out}}; }
   Access operator()(const Norm& s) const { return {{s.in}, {s.out}}; }
   Access operator()(const ResidualNorm& s) const {
-    Access access{{s.residual}, {s.residual, s.out}};
+    Access access{{s.residual}, {s.residual}};
+    if (s.out >= 0) access.writes.push_back(s.out);
     for (const auto& addend : s.addends) access.reads.push_back(addend.in);
     return access;
   }
@@ -40,6 +43,12 @@ struct Accesses {
 };
 
 }  // namespace
+
+float position_scale(const AttentionPrep& step, std::int32_t position) {
+  if (step.position_scale == 0.0f) return 1.0f;
+  const double intervals = std::floor(static_cast<double>(position) / step.position_interval);
+  return static_cast<float>(1.0 + static_cast<double>(step.position_scale) * std::log1p(intervals));
+}
 
 Access step_access(const Step& step) { return std::visit(Accesses{}, step); }
 

@@ -27,9 +27,9 @@ enum class Activation : std::uint8_t { silu, gelu_tanh, gelu_erf, relu_squared, 
 inline constexpr float kOaiAlpha = 1.702f, kOaiLimit = 7.0f;
 
 // y = x / sqrt(mean(x^2) + eps) * w  (rms), or (x - mean) / sqrt(var + eps) * w  (layer). mean over `width` values: the
-// whole row, or each head. w is `weight`, 1 + weight, or 1 when there is no weight.
+// whole row, or each head. w is `weight`, 1 + weight, or 1 when there is no weight. none: y = x.
 struct NormSpec {
-  enum class Kind : std::uint8_t { rms, layer };
+  enum class Kind : std::uint8_t { rms, layer, none };
   Kind kind = Kind::rms;
   WeightRef weight = nullptr;  // F32 [width]
   bool one_plus = false;
@@ -58,7 +58,7 @@ struct Norm {
   RowSet rows = RowSet::all;
 };
 
-// h = (h + sum of norm_i(x_i)) * scale;  out = norm(h)
+// h = (h + sum of norm_i(x_i)) * scale;  out = norm(h), unless there is no out.
 struct ResidualNorm {
   struct Addend {
     BufferId in = -1;
@@ -90,9 +90,14 @@ struct AttentionPrep {
   int kv_layer = 0;
   int heads = 0, kv_heads = 0, head_size = 0;
   bool has_q_norm = false, has_k_norm = false;
-  NormSpec q_norm{}, k_norm{};  // over each head
-  int rope = 0;                 // index into Plan::ropes; -1: none
-  BufferId in = -1, out = -1;   // in [heads*hd + 2*kv_heads*hd], out [heads*hd]
+  bool norm_all_heads = false;  // one norm over all heads of q, one over all heads of k; else over each head
+  NormSpec q_norm{}, k_norm{};
+  // b: q is multiplied by 1 + b ln(1 + floor(position / interval)) after the rotation (Llama 4's attention
+  // temperature).
+  float position_scale = 0.0f;
+  int position_interval = 1;
+  int rope = 0;                // index into Plan::ropes; -1: none
+  BufferId in = -1, out = -1;  // in [heads*hd + 2*kv_heads*hd], out [heads*hd]
 };
 
 // out = softmax(softcap(scale * q k^T) restricted to visible positions) v, over the sequence's cached k and v *as
@@ -187,6 +192,9 @@ using Step = std::variant<Embed, Norm, ResidualNorm, Project, AttentionPrep, Att
                           Experts, Head>;
 
 std::string_view step_name(const Step& step);
+
+// What q is multiplied by at a position: 1 but for a step that scales by position.
+float position_scale(const AttentionPrep& step, std::int32_t position);
 
 // The buffers a step reads and writes; a buffer that it adds to is in both. Hazards and lifetimes follow from these.
 struct Access {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -26,9 +27,19 @@ auto llama_rows() {
       OracleRow{"llama-k256", "Q5_K"}, OracleRow{"llama-k256", "Q6_K"}, OracleRow{"llama-tied-mqa-hd24", "Q8_0"});
 }
 
+auto dense_rows() {
+  return testing::Values(
+      OracleRow{"gemma2", "BF16", Noise::sensitive}, OracleRow{"gemma3-text", "BF16", Noise::sensitive},
+      OracleRow{"gemma3-text", "Q8_0", Noise::sensitive}, OracleRow{"phi3", "Q8_0"}, OracleRow{"qwen2-bias", "BF16"},
+      OracleRow{"qwen3-dense", "BF16"}, OracleRow{"qwen3-dense", "Q4_0"}, OracleRow{"qwen3-dense", "Q8_0"},
+      OracleRow{"smollm3-nope", "Q8_0"});
+}
+
+bool is_float(std::string_view type) { return type == "F32" || type == "BF16"; }
+
 // The README of the oracles: what int8 activations may cost, by the blocks that they are rounded in.
 double int8_tolerance(std::string_view type) {
-  if (type == "F32" || type == "BF16") return 1e-4;  // float weights keep float32 activations
+  if (is_float(type)) return 1e-4;  // float weights keep float32 activations
   return type.find("_K") != std::string_view::npos || type == "IQ4_XS" ? 0.15 : 0.12;
 }
 
@@ -36,7 +47,7 @@ Runner::Options one_sequence(Compute compute, backend::KvType kv = backend::KvTy
   return {.prepare = {.compute = compute, .kv_type = kv, .threads = threads, .max_batch_rows = 600}};
 }
 
-class Accuracy : public testing::TestWithParam<OracleRow> {};
+class Accuracy : public OracleTest {};
 
 TEST_P(Accuracy, Float32ActivationsEqualTheOracle) {
   const Oracle oracle(GetParam().model);
@@ -51,13 +62,24 @@ TEST_P(Accuracy, Float32ActivationsEqualTheOracle) {
 TEST_P(Accuracy, AutomaticComputeIsWithinTheTypesTolerance) {
   const Oracle oracle(GetParam().model);
   const OracleModel loaded = load_oracle(oracle, GetParam().type);
+  const bool each = GetParam().noise == Noise::dense || is_float(GetParam().type);
+  std::vector<double> errors;
   for (const char* prompt : kPrompts) {
     Runner runner(loaded.model->plan(), one_sequence(Compute::automatic, backend::KvType::f32));
     const std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
-    EXPECT_LT(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)), int8_tolerance(GetParam().type)) << prompt;
+    errors.push_back(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)));
+    if (each) {
+      EXPECT_LT(errors.back(), int8_tolerance(GetParam().type)) << prompt;
+    } else if (GetParam().noise == Noise::sensitive) {
+      EXPECT_LT(errors.back(), 0.4) << prompt;
+    }
     if (const auto tight = oracle.tight_int8_logits(GetParam().type, prompt)) {
       EXPECT_LT(rel_rms(logits, *tight), 1e-4) << prompt << ", against exactly rounded inputs";
     }
+  }
+  std::ranges::sort(errors);
+  if (!each) {
+    EXPECT_LT((errors[1] + errors[2]) / 2, 0.15);
   }
 }
 
@@ -94,21 +116,26 @@ TEST_P(Accuracy, GreedyTextEqualsTheOracle) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Llama, Accuracy, llama_rows(), [](const auto& row) { return oracle_row_name(row.param); });
+INSTANTIATE_TEST_SUITE_P(Dense, Accuracy, dense_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 
 // --- bits ------------------------------------------------------------------------------------------------------------
 
-class Bits : public testing::TestWithParam<OracleRow> {
+class Bits : public OracleTest {
  protected:
-  Oracle oracle{GetParam().model};
-  OracleModel loaded = load_oracle(oracle, GetParam().type);
-  const ops::Plan& plan = loaded.model->plan();
-  const std::vector<std::int32_t> tokens = prompt_of(80);  // past the edge of a page (64)
-
-  std::vector<std::int32_t> prompt_of(std::size_t length) const {
-    std::vector<std::int32_t> ids = oracle.prompt("p600");
-    ids.resize(length);
-    return ids;
+  void SetUp() override {
+    OracleTest::SetUp();
+    if (IsSkipped()) return;
+    const Oracle oracle(GetParam().model);
+    loaded = load_oracle(oracle, GetParam().type);
+    plan = loaded.model->plan();
+    other = oracle.prompt("p70");
+    tokens = oracle.prompt("p600");
+    tokens.resize(80);  // past the edge of a page (64)
   }
+  OracleModel loaded;
+  ops::Plan plan;
+  std::vector<std::int32_t> tokens, other;
+
   std::vector<float> all_logits(Compute compute, int threads, int chunk, const char* kernel_set = "") {
     Runner::Options options = one_sequence(compute, backend::KvType::automatic, threads);
     options.prepare.kernel_set = kernel_set;
@@ -149,7 +176,6 @@ TEST_P(Bits, DoNotDependOnCompanyInTheBatch) {
     const std::vector<float> expected = all_logits(compute, 1, 600);
     Runner runner(
         plan, {.prepare = {.compute = compute, .threads = 2, .max_batch_rows = 600}, .sequences = 4, .positions = 300});
-    const std::vector<std::int32_t> other = oracle.prompt("p70");
     const auto vocabulary = static_cast<std::size_t>(plan.vocabulary_size);
     int compared = 0;
     const auto compare = [&](int sequence, std::int32_t position, std::span<const float> logits) {
@@ -177,6 +203,7 @@ TEST_P(Bits, DoNotDependOnCompanyInTheBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Llama, Bits, llama_rows(), [](const auto& row) { return oracle_row_name(row.param); });
+INSTANTIATE_TEST_SUITE_P(Dense, Bits, dense_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 
 }  // namespace
 }  // namespace adze::test

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -38,18 +39,31 @@ std::string oracle_row_name(const OracleRow& row) {
   return name;
 }
 
+std::filesystem::path oracle_folder(const std::string& model) {
+  std::filesystem::path folder = std::filesystem::path(ADZE_TEST_DATA) / "oracles" / model;
+  if (exists(folder)) return folder;
+  const char* outside = std::getenv("ADZE_TEST_ORACLES");
+  if (outside == nullptr) return {};
+  folder = std::filesystem::path(outside) / "models" / model;
+  return exists(folder) ? folder : std::filesystem::path();
+}
+
 Oracle::Oracle(const std::filesystem::path& folder)
-    : folder_(std::filesystem::path(ADZE_TEST_DATA) / "oracles" / folder),
+    : folder_(folder.is_absolute() ? folder : oracle_folder(folder.string())),
       expected_(SafetensorsFixture::open(folder_ / "expected.safetensors")) {
   const auto json = read_json(folder_ / "expected.json");
   for (const auto& [name, prompt] : json.at("prompts").items()) {
     prompts_[name] = prompt.at("ids").get<std::vector<std::int32_t>>();
   }
   for (const auto& [prompt, text] : json.at("greedy").items()) greedy_[prompt] = greedy_text(text);
-  if (exists(folder_ / "expected-quant.json")) {
+  if (exists(folder_ / "expected-quant.safetensors")) {
     quantised_ = SafetensorsFixture::open(folder_ / "expected-quant.safetensors");
+  }
+  if (exists(folder_ / "expected-quant.json")) {
     const auto quantised = read_json(folder_ / "expected-quant.json");
-    for (const auto& [type, value] : quantised.items()) greedy_[key(type, "p7")] = greedy_text(value.at("greedy_p7"));
+    for (const auto& [type, value] : quantised.items()) {
+      if (value.contains("greedy_p7")) greedy_[key(type, "p7")] = greedy_text(value.at("greedy_p7"));
+    }
   }
   if (exists(folder_ / "expected-int8act.safetensors")) {
     int8_ = SafetensorsFixture::open(folder_ / "expected-int8act.safetensors");
@@ -63,7 +77,8 @@ Oracle::Oracle(const std::filesystem::path& folder)
 }
 
 std::filesystem::path Oracle::gguf(std::string_view type) const {
-  return folder_ / (folder_.filename().string() + "-" + std::string(type) + ".gguf");
+  const std::filesystem::path folder = exists(folder_ / "gguf") ? folder_ / "gguf" : folder_;
+  return folder / (folder_.filename().string() + "-" + std::string(type) + ".gguf");
 }
 
 std::vector<float> Oracle::last_logits(std::string_view type, std::string_view prompt) const {

@@ -2,6 +2,8 @@
 // and variants of model files made in memory. A new family adds rows to a test's table, not code.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -17,12 +19,33 @@
 
 namespace adze::test {
 
+// What rounding activations may cost a family's last logits, by the README of the oracles.
+enum class Noise : std::uint8_t {
+  dense,      // every prompt within the type's tolerance
+  sensitive,  // recurrent layers and Gemma: the median of the prompts under 0.15, each under 0.4
+  routed,     // experts: a near-tie may choose another one, so only the median counts
+};
+
 // One model file of the oracles.
 struct OracleRow {
   const char* model;  // folder
   const char* type;   // of the file: "Q4_K_M"; "F32" is the BF16 file widened
+  Noise noise = Noise::dense;
 };
+// The folder of an oracle model: in the repository, else under $ADZE_TEST_ORACLES/models; empty when it is in neither,
+// and the test should skip.
+std::filesystem::path oracle_folder(const std::string& model);
 std::string oracle_row_name(const OracleRow& row);  // for GoogleTest: letters, digits and underscores
+
+// A test over rows of oracle models; skips aloud what is not there.
+class OracleTest : public testing::TestWithParam<OracleRow> {
+ protected:
+  void SetUp() override {
+    if (oracle_folder(GetParam().model).empty()) {
+      GTEST_SKIP() << "set ADZE_TEST_ORACLES to the folder of all oracles for " << GetParam().model;
+    }
+  }
+};
 
 struct GreedyText {
   std::vector<std::int32_t> tokens;
@@ -32,7 +55,7 @@ struct GreedyText {
 // An oracle folder; throws std::runtime_error with one sentence when a file is missing.
 class Oracle {
  public:
-  // `folder` is under tests/data/oracles, or an absolute path.
+  // `folder` is a name for oracle_folder(), or an absolute path.
   explicit Oracle(const std::filesystem::path& folder);
 
   std::filesystem::path gguf(std::string_view type) const;

@@ -173,6 +173,10 @@ class CpuPrepared final : public backend::Prepared {
   }
 
   void norm_row(const ops::NormSpec& norm, const float* in, int width, float* out) const {
+    if (norm.kind == ops::NormSpec::Kind::none) {
+      if (out != in) std::copy_n(in, width, out);
+      return;
+    }
     const auto kernel = norm.kind == ops::NormSpec::Kind::rms ? table_.rms_norm : table_.layer_norm;
     kernel(in, float_data(norm.weight), norm.one_plus, norm.epsilon, width, out);
   }
@@ -200,19 +204,18 @@ class CpuPrepared final : public backend::Prepared {
   }
 
   void run_step(const ops::ResidualNorm& s, const Dispatch& dispatch, int member) {
-    const ActivationBuffer& out = buffer(s.out);
+    const int width = buffer(s.residual).width;
     for_rows(member, pass_.rows, [&](int r) {
       float* residual = buffer(s.residual).row(r);
       for (const auto& addend : s.addends) {
-        const float* x = buffer(addend.in).row(r);
-        if (addend.has_norm) {
-          norm_row(addend.norm, x, out.width, out.row(r));
-          x = out.row(r);
-        }
-        table_.add(residual, x, out.width);
+        float* x = buffer(addend.in).row(r);
+        if (addend.has_norm) norm_row(addend.norm, x, width, x);  // nobody reads an addend after this
+        table_.add(residual, x, width);
       }
-      if (s.scale != 1.0f) table_.scale(residual, s.scale, out.width);
-      norm_row(s.norm, residual, out.width, out.row(r));
+      if (s.scale != 1.0f) table_.scale(residual, s.scale, width);
+      if (s.out < 0) return;
+      const ActivationBuffer& out = buffer(s.out);
+      norm_row(s.norm, residual, width, out.row(r));
       if (dispatch.quantise_output) quantise_row(out, r, pass_.rows);
     });
   }
@@ -246,6 +249,12 @@ class CpuPrepared final : public backend::Prepared {
   }
 
   void run_step(const ops::AttentionPrep& s, const Dispatch&, int member) {
+    if (s.norm_all_heads) {
+      for_rows(member, pass_.rows, [&](int r) { norm_all_heads(s, buffer(s.in).row(r)); });
+      team_.barrier();
+    }
+    const ops::NormSpec* const q_norm = s.has_q_norm && !s.norm_all_heads ? &s.q_norm : nullptr;
+    const ops::NormSpec* const k_norm = s.has_k_norm && !s.norm_all_heads ? &s.k_norm : nullptr;
     // Units of a row: query heads, then key heads, then value heads.
     const int units = s.heads + 2 * s.kv_heads;
     const Share share = share_of(pass_.rows * units, member, team_.size());
@@ -254,7 +263,8 @@ class CpuPrepared final : public backend::Prepared {
       const float* head = buffer(s.in).row(r) + unit * s.head_size;
       if (unit < s.heads) {
         float* q = buffer(s.out).row(r) + unit * s.head_size;
-        prepare_head(s, s.has_q_norm ? &s.q_norm : nullptr, head, r, q);
+        prepare_head(s, q_norm, head, r, q);
+        if (s.position_scale != 0.0f) table_.scale(q, ops::position_scale(s, batch_row(r).position), s.head_size);
         continue;
       }
       const backend::Row& row = batch_row(r);
@@ -263,13 +273,20 @@ class CpuPrepared final : public backend::Prepared {
       const int slot = row.position % kPageTokens;
       if (unit < s.heads + s.kv_heads) {
         float k[limits::kMaxHeadSize];
-        prepare_head(s, s.has_k_norm ? &s.k_norm : nullptr, head, r, k);
+        prepare_head(s, k_norm, head, r, k);
         table_.append_key(kv_.format(), k, s.head_size, slot, kv_.keys(page, s.kv_layer, unit - s.heads));
       } else {
         table_.append_value(kv_.format(), head, s.head_size, slot,
                             kv_.values(page, s.kv_layer, unit - s.heads - s.kv_heads));
       }
     }
+  }
+
+  // The norms of a whole projection come before it is cut into heads.
+  void norm_all_heads(const ops::AttentionPrep& s, float* stacked) const {
+    float* keys = stacked + s.heads * s.head_size;
+    if (s.has_q_norm) norm_row(s.q_norm, stacked, s.heads * s.head_size, stacked);
+    if (s.has_k_norm) norm_row(s.k_norm, keys, s.kv_heads * s.head_size, keys);
   }
 
   void prepare_head(const ops::AttentionPrep& s, const ops::NormSpec* norm, const float* in, int row,

@@ -159,7 +159,9 @@ class Builder {
         return use.int8_32 || use.int8_256;
       };
       if (const auto* norm = std::get_if<ops::Norm>(&step)) dispatch.quantise_output = wants(norm->out);
-      if (const auto* residual = std::get_if<ops::ResidualNorm>(&step)) dispatch.quantise_output = wants(residual->out);
+      if (const auto* residual = std::get_if<ops::ResidualNorm>(&step)) {
+        dispatch.quantise_output = residual->out >= 0 && wants(residual->out);
+      }
       if (const auto* attend = std::get_if<ops::Attend>(&step)) dispatch.quantise_output = wants(attend->out);
       if (const auto* gated = std::get_if<ops::GatedPair>(&step)) dispatch.quantise_output = wants(gated->out);
       if (const auto* experts = std::get_if<ops::Experts>(&step)) dispatch.quantise_output = wants(experts->out);

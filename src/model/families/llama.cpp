@@ -12,16 +12,17 @@
 //
 // Biases are there or not, tensor by tensor; rope_freqs.weight divides the rope frequencies (Llama 3's long context).
 #include <array>
-#include <cmath>
 
 #include "base/limits.hpp"
+#include "model/families/decoder.hpp"
 #include "model/registry.hpp"
 
 namespace adze::model::family {
 namespace {
 
 Result<Hyperparameters> config(const ConfigReader& reader) {
-  ADZE_TRY_STATUS(reader.refuse_unless("expert_count", 0, "a mixture of experts"));
+  constexpr std::string_view kKnown[] = {"attention.sliding_window"};
+  ADZE_TRY_STATUS(refuse_other_settings(reader, kKnown));
   ADZE_TRY(Hyperparameters p, read_sizes(reader));
   ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
   ADZE_TRY(p.rope, read_rope(reader, p));
@@ -29,33 +30,6 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
   ADZE_TRY(p.attention_scale, reader.number_or("attention.scale", 0.0f, {0.0, 1e4}));
   ADZE_TRY(const std::int64_t window, reader.integer_or("attention.sliding_window", 0, {0, limits::kMaxContext}));
   for (LayerParameters& layer : p.layers) layer.window = static_cast<int>(window);
-
-  struct Refused {
-    std::string_view key;
-    double neutral;
-    std::string_view what;
-  };
-  constexpr std::array kRefused{
-      Refused{"attention.sliding_window_pattern", 1, "sliding attention in some layers only"},
-      Refused{"attention.causal", 1, "attention to later positions"},
-      Refused{"attention.clamp_kqv", 0, "clamped queries, keys and values"},
-      Refused{"attention.max_alibi_bias", 0, "ALiBi position biases"},
-      Refused{"attention.temperature_scale", 0, "queries scaled by position"},
-      Refused{"attention.q_lora_rank", 0, "low-rank queries"},
-      Refused{"attention.kv_lora_rank", 0, "a low-rank KV cache"},
-      Refused{"attention.shared_kv_layers", 0, "layers that share keys and values"},
-      Refused{"attn_logit_softcapping", 0, "soft-capped attention scores"},
-      Refused{"final_logit_softcapping", 0, "soft-capped logits"},
-      Refused{"use_parallel_residual", 0, "attention and feed-forward in parallel"},
-      Refused{"embedding_scale", 1, "scaled embeddings"},
-      Refused{"residual_scale", 1, "scaled residuals"},
-      Refused{"logit_scale", 1, "scaled logits"},
-      Refused{"nextn_predict_layers", 0, "layers that predict further tokens"},
-      Refused{"pooling_type", 0, "a pooled embedding in place of logits"},
-  };
-  for (const Refused& setting : kRefused) {
-    ADZE_TRY_STATUS(reader.refuse_unless(setting.key, setting.neutral, setting.what));
-  }
   return p;
 }
 
@@ -89,68 +63,7 @@ std::vector<TensorRow> tensors(const Hyperparameters&) {
 }
 
 void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
-  const auto norm = [&](ops::WeightRef weight) { return ops::NormSpec{.weight = weight, .epsilon = p.norm_epsilon}; };
-  const int rope = plan.rope(make_rope(p.rope, w.values("rope_freqs.weight")));
-  const ops::BufferId h = plan.buffer("h", p.hidden_size), x = plan.buffer("x", p.hidden_size);
-
-  plan.add(ops::Embed{.table = w.get("token_embd.weight"), .out = h});
-  for (int i = 0; i < p.layer_count(); ++i) {
-    const LayerParameters& l = p.layers[static_cast<std::size_t>(i)];
-    const int query = l.heads * l.head_size, key_value = l.kv_heads * l.head_size;
-    const ops::BufferId qkv = plan.buffer("qkv", query + 2 * key_value), q = plan.buffer("q", query);
-    const ops::BufferId attended = plan.buffer("attended", query), gated = plan.buffer("gated", l.feed_forward);
-    const int kv = plan.kv_layer({l.kv_heads, l.head_size, l.window});
-    const float scale = p.attention_scale > 0 ? p.attention_scale : 1.0f / std::sqrt(static_cast<float>(l.head_size));
-    // After the last layer's keys and values are stored, only rows whose logits are wanted go on.
-    const ops::RowSet rows = i + 1 < p.layer_count() ? ops::RowSet::all : ops::RowSet::needed;
-
-    plan.layer(i);
-    plan.add(ops::Norm{.norm = norm(w.get("blk.*.attn_norm.weight", i)), .in = h, .out = x});
-    plan.add(ops::Project{.parts = {{w.get("blk.*.attn_q.weight", i), w.get("blk.*.attn_q.bias", i)},
-                                    {w.get("blk.*.attn_k.weight", i), w.get("blk.*.attn_k.bias", i)},
-                                    {w.get("blk.*.attn_v.weight", i), w.get("blk.*.attn_v.bias", i)}},
-                          .in = x,
-                          .out = qkv});
-    plan.add(ops::AttentionPrep{.kv_layer = kv,
-                                .heads = l.heads,
-                                .kv_heads = l.kv_heads,
-                                .head_size = l.head_size,
-                                .rope = rope,
-                                .in = qkv,
-                                .out = q});
-    plan.add(ops::Attend{.kv_layer = kv,
-                         .heads = l.heads,
-                         .kv_heads = l.kv_heads,
-                         .head_size = l.head_size,
-                         .scale = scale,
-                         .window = l.window,
-                         .in = q,
-                         .out = attended,
-                         .rows = rows});
-    plan.add(ops::ProjectAdd{.weight = w.get("blk.*.attn_output.weight", i),
-                             .bias = w.get("blk.*.attn_output.bias", i),
-                             .in = attended,
-                             .out = h,
-                             .rows = rows});
-    plan.add(ops::Norm{.norm = norm(w.get("blk.*.ffn_norm.weight", i)), .in = h, .out = x, .rows = rows});
-    plan.add(ops::GatedPair{.gate = w.get("blk.*.ffn_gate.weight", i),
-                            .up = w.get("blk.*.ffn_up.weight", i),
-                            .gate_bias = w.get("blk.*.ffn_gate.bias", i),
-                            .up_bias = w.get("blk.*.ffn_up.bias", i),
-                            .in = x,
-                            .out = gated,
-                            .rows = rows});
-    plan.add(ops::ProjectAdd{.weight = w.get("blk.*.ffn_down.weight", i),
-                             .bias = w.get("blk.*.ffn_down.bias", i),
-                             .in = gated,
-                             .out = h,
-                             .rows = rows});
-  }
-  plan.layer(-1);
-  const ops::WeightRef output = w.get("output.weight");
-  plan.add(ops::Head{.norm = norm(w.get("output_norm.weight")),
-                     .weight = output != nullptr ? output : w.get("token_embd.weight"),
-                     .in = h});
+  DecoderWriter(p, w, plan).pre_norm_decoder();
 }
 
 constexpr std::array<std::string_view, 1> kArchitectures{"llama"};

@@ -33,7 +33,8 @@ QueryKeyValue attention_prep(const AttentionPrep& step, const RopeSpec* rope, co
   ADZE_CHECK(positions.size() == static_cast<std::size_t>(in.count), "{} positions", positions.size());
 
   const auto prepare = [&](std::span<float> values, bool has_norm, const NormSpec& spec, std::int32_t position) {
-    if (has_norm) normalise(spec, step.head_size, values, values);
+    const int group = step.norm_all_heads ? static_cast<int>(values.size()) : step.head_size;
+    if (has_norm) normalise(spec, group, values, values);
     if (rope == nullptr) return;
     for (std::size_t first = 0; first < values.size(); first += head_size) {
       rotate(*rope, position, values.subspan(first, head_size));
@@ -49,6 +50,8 @@ QueryKeyValue attention_prep(const AttentionPrep& step, const RopeSpec* rope, co
     std::copy_n(v, kv_width, out.v[row].data());
     const std::int32_t position = positions[static_cast<std::size_t>(row)];
     prepare(out.q[row], step.has_q_norm, step.q_norm, position);
+    const float scale = position_scale(step, position);
+    for (float& x : out.q[row]) x *= scale;
     prepare(out.k[row], step.has_k_norm, step.k_norm, position);
   }
   return out;

@@ -64,7 +64,7 @@ struct Interpreter::Visitor {
     for (const ResidualNorm::Addend& addend : step.addends) addends.push_back(&at(addend.in));
     Rows out = residual_norm(step, at(step.residual), addends);
     written(step.residual);
-    write(step.out, std::move(out));
+    if (step.out >= 0) write(step.out, std::move(out));
   }
   void operator()(const Project& step) { write(step.out, project(step, at(step.in))); }
   void operator()(const AttentionPrep& step) {

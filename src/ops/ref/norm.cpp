@@ -1,4 +1,5 @@
 // Normalisations: norm, residual_norm.
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.hpp"
@@ -23,6 +24,7 @@ void normalise_group(const NormSpec& spec, std::span<const float> weight, std::s
   const auto count = static_cast<double>(in.size());
   double mean = 0.0;
   switch (spec.kind) {
+    case NormSpec::Kind::none: std::ranges::copy(in, out.begin()); return;
     case NormSpec::Kind::rms: break;
     case NormSpec::Kind::layer:
       for (const float x : in) mean += static_cast<double>(x);

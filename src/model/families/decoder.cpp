@@ -1,0 +1,241 @@
+#include "model/families/decoder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace adze::model::family {
+
+std::vector<TensorRow> stem_tensors() {
+  return {
+      {"token_embd.weight", "model.embed_tokens.weight", Dim::vocabulary, Dim::hidden},
+      {"output_norm.weight", "model.norm.weight", Dim::none, Dim::hidden},
+      {"output.weight", "lm_head.weight", Dim::vocabulary, Dim::hidden, Need::optional},
+      {"rope_freqs.weight", "", Dim::none, Dim::rope_pairs, Need::optional},
+  };
+}
+
+std::vector<TensorRow> pre_norm_tensors() {
+  return {
+      {"blk.*.attn_norm.weight", "model.layers.*.input_layernorm.weight", Dim::none, Dim::hidden},
+      {"blk.*.ffn_norm.weight", "model.layers.*.post_attention_layernorm.weight", Dim::none, Dim::hidden},
+  };
+}
+
+std::vector<TensorRow> sandwich_tensors() {
+  constexpr Dim none = Dim::none, hidden = Dim::hidden;
+  return {
+      {"blk.*.attn_norm.weight", "model.layers.*.input_layernorm.weight", none, hidden},
+      {"blk.*.post_attention_norm.weight", "model.layers.*.post_attention_layernorm.weight", none, hidden},
+      {"blk.*.ffn_norm.weight", "model.layers.*.pre_feedforward_layernorm.weight", none, hidden},
+      {"blk.*.post_ffw_norm.weight", "model.layers.*.post_feedforward_layernorm.weight", none, hidden},
+  };
+}
+
+std::vector<TensorRow> head_norm_tensors() {
+  return {
+      {"blk.*.attn_q_norm.weight", "model.layers.*.self_attn.q_norm.weight", Dim::none, Dim::head},
+      {"blk.*.attn_k_norm.weight", "model.layers.*.self_attn.k_norm.weight", Dim::none, Dim::head},
+  };
+}
+
+std::vector<TensorRow> attention_tensors() {
+  using enum Need;
+  constexpr Dim hidden = Dim::hidden, query = Dim::query, key_value = Dim::key_value;
+  return {
+      {"blk.*.attn_q.weight", "model.layers.*.self_attn.q_proj.weight", query, hidden},
+      {"blk.*.attn_q.bias", "model.layers.*.self_attn.q_proj.bias", Dim::none, query, optional},
+      {"blk.*.attn_k.weight", "model.layers.*.self_attn.k_proj.weight", key_value, hidden},
+      {"blk.*.attn_k.bias", "model.layers.*.self_attn.k_proj.bias", Dim::none, key_value, optional},
+      {"blk.*.attn_v.weight", "model.layers.*.self_attn.v_proj.weight", key_value, hidden},
+      {"blk.*.attn_v.bias", "model.layers.*.self_attn.v_proj.bias", Dim::none, key_value, optional},
+      {"blk.*.attn_output.weight", "model.layers.*.self_attn.o_proj.weight", hidden, query},
+      {"blk.*.attn_output.bias", "model.layers.*.self_attn.o_proj.bias", Dim::none, hidden, optional},
+  };
+}
+
+std::vector<TensorRow> gated_tensors() {
+  constexpr Dim hidden = Dim::hidden, feed_forward = Dim::feed_forward;
+  return {
+      {"blk.*.ffn_gate.weight", "model.layers.*.mlp.gate_proj.weight", feed_forward, hidden},
+      {"blk.*.ffn_up.weight", "model.layers.*.mlp.up_proj.weight", feed_forward, hidden},
+      {"blk.*.ffn_down.weight", "model.layers.*.mlp.down_proj.weight", hidden, feed_forward},
+  };
+}
+
+std::vector<TensorRow> join(std::initializer_list<std::vector<TensorRow>> lists) {
+  std::vector<TensorRow> all;
+  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+DecoderWriter::DecoderWriter(const Hyperparameters& parameters, const Weights& weights, PlanBuilder& plan)
+    : p_(parameters),
+      w_(weights),
+      plan_(plan),
+      h_(plan.buffer("h", parameters.hidden_size)),
+      x_(plan.buffer("x", parameters.hidden_size)) {
+  using enum LayerParameters::Rope;
+  const auto uses = [&](LayerParameters::Rope rope) {
+    return std::ranges::count(p_.layers, rope, &LayerParameters::rope);
+  };
+  if (uses(main) > 0) main_rope_ = plan_.rope(make_rope(p_.rope, w_.values("rope_freqs.weight")));
+  if (uses(local) > 0) local_rope_ = plan_.rope(make_rope(p_.local_rope));
+}
+
+ops::NormSpec DecoderWriter::norm_spec(std::string_view weight, int layer) const {
+  return {.weight = w_.get(weight, layer), .epsilon = p_.norm_epsilon};
+}
+
+int DecoderWriter::rope_of(const LayerParameters& layer) const {
+  switch (layer.rope) {
+    case LayerParameters::Rope::main: return main_rope_;
+    case LayerParameters::Rope::local: return local_rope_;
+    case LayerParameters::Rope::none: return -1;
+  }
+  return -1;
+}
+
+ops::WeightRef DecoderWriter::weight(std::string_view tensor, std::string_view suffix) const {
+  return w_.find(fmt::format("{}.{}", tensor, suffix), layer_);
+}
+
+void DecoderWriter::embed() {
+  plan_.add(ops::Embed{.table = w_.get("token_embd.weight"), .scale = p_.embedding_scale, .out = h_});
+}
+
+void DecoderWriter::begin_layer(int layer) {
+  layer_ = layer;
+  plan_.layer(layer);
+}
+
+void DecoderWriter::norm(std::string_view weight) {
+  plan_.add(ops::Norm{.norm = norm_spec(weight, layer_), .in = h_, .out = x_, .rows = rows_});
+}
+
+void DecoderWriter::copy() {
+  plan_.add(ops::Norm{.norm = {.kind = ops::NormSpec::Kind::none}, .in = h_, .out = x_, .rows = rows_});
+}
+
+void DecoderWriter::attention() {
+  const LayerParameters& l = layer();
+  const int query = l.heads * l.head_size, key_value = l.kv_heads * l.head_size;
+  const ops::BufferId qkv = plan_.buffer("qkv", query + 2 * key_value), q = plan_.buffer("q", query);
+  mixed_ = plan_.buffer("attended", query);
+  const int kv = plan_.kv_layer({l.kv_heads, l.head_size, l.window});
+
+  ops::Project project{.parts = {}, .in = x_, .out = qkv};
+  if (const ops::WeightRef stacked = weight("blk.*.attn_qkv", "weight"); stacked != nullptr) {
+    project.parts.push_back({stacked, weight("blk.*.attn_qkv", "bias")});
+  } else {
+    for (const std::string_view part : {"blk.*.attn_q", "blk.*.attn_k", "blk.*.attn_v"}) {
+      project.parts.push_back({weight(part, "weight"), weight(part, "bias")});
+    }
+  }
+  plan_.add(std::move(project));
+
+  const ops::WeightRef q_norm = weight("blk.*.attn_q_norm", "weight"), k_norm = weight("blk.*.attn_k_norm", "weight");
+  plan_.add(ops::AttentionPrep{.kv_layer = kv,
+                               .heads = l.heads,
+                               .kv_heads = l.kv_heads,
+                               .head_size = l.head_size,
+                               .has_q_norm = q_norm != nullptr,
+                               .has_k_norm = k_norm != nullptr,
+                               .norm_all_heads = q_norm != nullptr && q_norm->columns() != l.head_size,
+                               .q_norm = {.weight = q_norm, .epsilon = p_.norm_epsilon},
+                               .k_norm = {.weight = k_norm, .epsilon = p_.norm_epsilon},
+                               .rope = rope_of(l),
+                               .in = qkv,
+                               .out = q});
+  // After the last layer's keys and values are stored, only rows whose logits are wanted go on.
+  if (layer_ + 1 == p_.layer_count()) rows_ = ops::RowSet::needed;
+  plan_.add(ops::Attend{
+      .kv_layer = kv,
+      .heads = l.heads,
+      .kv_heads = l.kv_heads,
+      .head_size = l.head_size,
+      .scale = p_.attention_scale > 0 ? p_.attention_scale : 1.0f / std::sqrt(static_cast<float>(l.head_size)),
+      .softcap = p_.attention_softcap,
+      .window = l.window,
+      .sinks = weight("blk.*.attn_sinks", "weight"),
+      .in = q,
+      .out = mixed_,
+      .rows = rows_});
+}
+
+void DecoderWriter::feed_forward() {
+  const int width = layer().feed_forward;
+  mixed_ = plan_.buffer("gated", width);
+  ops::WeightRef gate = weight("blk.*.ffn_gate", "weight"), up = weight("blk.*.ffn_up", "weight");
+  if (gate == nullptr) {
+    gate = plan_.rows_of(up, 0, width);
+    up = plan_.rows_of(up, width, width);
+  }
+  plan_.add(ops::GatedPair{.gate = gate,
+                           .up = up,
+                           .gate_bias = weight("blk.*.ffn_gate", "bias"),
+                           .up_bias = weight("blk.*.ffn_up", "bias"),
+                           .activation = p_.activation,
+                           .in = x_,
+                           .out = mixed_,
+                           .rows = rows_});
+}
+
+void DecoderWriter::add_projection(std::string_view tensor) {
+  plan_.add(ops::ProjectAdd{
+      .weight = weight(tensor, "weight"), .bias = weight(tensor, "bias"), .in = mixed_, .out = h_, .rows = rows_});
+}
+
+void DecoderWriter::add_normed_projection(std::string_view tensor, std::string_view post_norm) {
+  const ops::BufferId added = plan_.buffer("added", p_.hidden_size);
+  plan_.add(ops::ProjectAdd{.weight = weight(tensor, "weight"),
+                            .bias = weight(tensor, "bias"),
+                            .add = false,
+                            .in = mixed_,
+                            .out = added,
+                            .rows = rows_});
+  plan_.add(ops::ResidualNorm{.residual = h_,
+                              .addends = {{.in = added, .has_norm = true, .norm = norm_spec(post_norm, layer_)}},
+                              .norm = {},
+                              .rows = rows_});
+}
+
+void DecoderWriter::pre_norm_decoder() {
+  embed();
+  for (int i = 0; i < p_.layer_count(); ++i) {
+    begin_layer(i);
+    norm("blk.*.attn_norm.weight");
+    attention();
+    add_projection("blk.*.attn_output");
+    norm("blk.*.ffn_norm.weight");
+    feed_forward();
+    add_projection("blk.*.ffn_down");
+  }
+  head();
+}
+
+void DecoderWriter::sandwich_decoder() {
+  embed();
+  for (int i = 0; i < p_.layer_count(); ++i) {
+    begin_layer(i);
+    norm("blk.*.attn_norm.weight");
+    attention();
+    add_normed_projection("blk.*.attn_output", "blk.*.post_attention_norm.weight");
+    norm("blk.*.ffn_norm.weight");
+    feed_forward();
+    add_normed_projection("blk.*.ffn_down", "blk.*.post_ffw_norm.weight");
+  }
+  head();
+}
+
+void DecoderWriter::head() {
+  plan_.layer(-1);
+  const ops::WeightRef output = w_.find("output.weight");
+  plan_.add(ops::Head{.norm = norm_spec("output_norm.weight", -1),
+                      .weight = output != nullptr ? output : w_.get("token_embd.weight"),
+                      .softcap = p_.final_softcap,
+                      .in = h_});
+}
+
+}  // namespace adze::model::family

@@ -1,0 +1,69 @@
+// The parts that decoder families are put together from, each a step or a few. What a layer has (norms of q and k,
+// stacked weights, biases, a window, a rotation) follows from its hyper-parameters and from the tensors that are there,
+// never from the model's name.
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "model/plan_builder.hpp"
+#include "model/tensors.hpp"
+
+namespace adze::model::family {
+
+// Rows that many families have. Biases of projections are there or not, tensor by tensor.
+std::vector<TensorRow> stem_tensors();       // embedding, final norm, output
+std::vector<TensorRow> pre_norm_tensors();   // attn_norm, ffn_norm
+std::vector<TensorRow> sandwich_tensors();   // these, and the norms behind attention and feed-forward
+std::vector<TensorRow> attention_tensors();  // attn_q, attn_k, attn_v, attn_output
+std::vector<TensorRow> head_norm_tensors();  // norms over each head of q and k
+std::vector<TensorRow> gated_tensors();      // ffn_gate, ffn_up, ffn_down
+std::vector<TensorRow> join(std::initializer_list<std::vector<TensorRow>> lists);
+
+// Writes a plan layer by layer. The residual stream is h; a part reads what the part before it left.
+class DecoderWriter {
+ public:
+  DecoderWriter(const Hyperparameters& parameters, const Weights& weights, PlanBuilder& plan);
+
+  // h = E[token] * embedding_scale
+  void embed();
+  // Steps from here on belong to this layer.
+  void begin_layer(int layer);
+  const LayerParameters& layer() const { return p_.layers[static_cast<std::size_t>(layer_)]; }
+
+  // x = norm(h)
+  void norm(std::string_view weight);
+  // x = h: for layers that normalise what they add, not what they read.
+  void copy();
+  // attended = attention(x): W_q, W_k, W_v (attn_q, attn_k, attn_v, or stacked as attn_qkv), with biases and norms of q
+  // and k where the tensors are there. After the last layer only the rows that somebody wants go on.
+  void attention();
+  // gated = act(W_gate x) * (W_up x), from ffn_gate and ffn_up, or both stacked in ffn_up.
+  void feed_forward();
+  // All layers of a decoder that normalises what a part reads (attn_norm, ffn_norm), with its stem and head.
+  void pre_norm_decoder();
+  // The same for one that also normalises what a part adds (post_attention_norm, post_ffw_norm), as Gemma does.
+  void sandwich_decoder();
+  // h += W y + b, of what attention() or feed_forward() left. `tensor` without ".weight".
+  void add_projection(std::string_view tensor);
+  // h += post_norm(W y + b)
+  void add_normed_projection(std::string_view tensor, std::string_view post_norm);
+  // logits = W_out norm(h); W_out is the embedding's where there is no other.
+  void head();
+
+ private:
+  ops::NormSpec norm_spec(std::string_view weight, int layer) const;
+  int rope_of(const LayerParameters& layer) const;
+  ops::WeightRef weight(std::string_view tensor, std::string_view suffix) const;
+
+  const Hyperparameters& p_;
+  const Weights& w_;
+  PlanBuilder& plan_;
+  int layer_ = -1;
+  int main_rope_ = -1, local_rope_ = -1;
+  ops::BufferId h_, x_, mixed_ = -1;  // mixed_: what attention() or feed_forward() left
+  ops::RowSet rows_ = ops::RowSet::all;
+};
+
+}  // namespace adze::model::family

@@ -1,0 +1,54 @@
+// Phi-3, Phi-3.5 and Phi-4 (dense): the Llama layer with stacked weights (Abdin et al. 2024, arXiv 2404.14219).
+//
+//   [q | k | v]  = W_qkv rms(h; attn_norm)
+//   [gate | up]  = W_up rms(h; ffn_norm)
+//
+// Pairs are (i, i + dims / 2). The long-context rotation of the 128k models (two sets of factors, chosen by length) is
+// not here: they are refused by the names of its tensors.
+#include <array>
+
+#include "base/limits.hpp"
+#include "model/families/decoder.hpp"
+#include "model/registry.hpp"
+
+namespace adze::model::family {
+namespace {
+
+Result<Hyperparameters> config(const ConfigReader& reader) {
+  constexpr std::string_view kKnown[] = {"attention.sliding_window"};
+  ADZE_TRY_STATUS(refuse_other_settings(reader, kKnown));
+  ADZE_TRY(Hyperparameters p, read_sizes(reader));
+  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
+  ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(const std::int64_t window, reader.integer_or("attention.sliding_window", 0, {0, limits::kMaxContext}));
+  for (LayerParameters& layer : p.layers) layer.window = static_cast<int>(window);
+  return p;
+}
+
+std::vector<TensorRow> tensors(const Hyperparameters&) {
+  constexpr Dim hidden = Dim::hidden;
+  return join({stem_tensors(),
+               pre_norm_tensors(),
+               {{"blk.*.attn_qkv.weight", "model.layers.*.self_attn.qkv_proj.weight", Dim::fused_qkv, hidden},
+                {"blk.*.attn_output.weight", "model.layers.*.self_attn.o_proj.weight", hidden, Dim::query},
+                {"blk.*.ffn_up.weight", "model.layers.*.mlp.gate_up_proj.weight", Dim::fused_gate_up, hidden},
+                {"blk.*.ffn_down.weight", "model.layers.*.mlp.down_proj.weight", hidden, Dim::feed_forward}}});
+}
+
+void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
+  DecoderWriter(p, w, plan).pre_norm_decoder();
+}
+
+constexpr std::array<std::string_view, 1> kArchitectures{"phi3"};
+
+}  // namespace
+
+extern const Family kPhi3;
+const Family kPhi3{.name = "phi3",
+                   .architectures = kArchitectures,
+                   .summary = "Phi-3 to Phi-4, dense, short context",
+                   .config = config,
+                   .tensors = tensors,
+                   .forward = forward};
+
+}  // namespace adze::model::family

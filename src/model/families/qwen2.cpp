@@ -1,0 +1,46 @@
+// Qwen2 and Qwen2.5: the Llama layer with biases on q, k and v (Qwen team 2024, arXiv 2407.10671).
+//
+//   x       = rms(h; attn_norm)
+//   q, k, v = W_q x + b_q, W_k x + b_k, W_v x + b_v
+//   q, k    = rope(q, position), rope(k, position)           pairs (i, i + d / 2), all of the head
+//   h      += W_o softmax(q k^T / sqrt(d)) v
+//   x       = rms(h; ffn_norm)
+//   h      += W_down (silu(W_gate x) * W_up x)
+//   logits  = W_out rms(h; output_norm)
+#include <array>
+
+#include "model/families/decoder.hpp"
+#include "model/registry.hpp"
+
+namespace adze::model::family {
+namespace {
+
+Result<Hyperparameters> config(const ConfigReader& reader) {
+  ADZE_TRY_STATUS(refuse_other_settings(reader));
+  ADZE_TRY(Hyperparameters p, read_sizes(reader));
+  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
+  ADZE_TRY(p.rope, read_rope(reader, p));
+  return p;
+}
+
+std::vector<TensorRow> tensors(const Hyperparameters&) {
+  return join({stem_tensors(), pre_norm_tensors(), attention_tensors(), gated_tensors()});
+}
+
+void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
+  DecoderWriter(p, w, plan).pre_norm_decoder();
+}
+
+constexpr std::array<std::string_view, 1> kArchitectures{"qwen2"};
+
+}  // namespace
+
+extern const Family kQwen2;
+const Family kQwen2{.name = "qwen2",
+                    .architectures = kArchitectures,
+                    .summary = "Qwen2 and Qwen2.5, dense",
+                    .config = config,
+                    .tensors = tensors,
+                    .forward = forward};
+
+}  // namespace adze::model::family

@@ -1,0 +1,44 @@
+// Qwen3, dense: the Llama layer with a norm over each head of q and k (Qwen team 2025, arXiv 2505.09388).
+//
+//   x       = rms(h; attn_norm)
+//   q, k, v = W_q x, W_k x, W_v x                            head size d of its own, heads * d need not be the hidden
+//   size q, k    = rope(rms(q; attn_q_norm)), rope(rms(k; attn_k_norm))        per head; pairs (i, i + d / 2) h      +=
+//   W_o softmax(q k^T / sqrt(d)) v x       = rms(h; ffn_norm) h      += W_down (silu(W_gate x) * W_up x) logits  =
+//   W_out rms(h; output_norm)
+#include <array>
+
+#include "model/families/decoder.hpp"
+#include "model/registry.hpp"
+
+namespace adze::model::family {
+namespace {
+
+Result<Hyperparameters> config(const ConfigReader& reader) {
+  ADZE_TRY_STATUS(refuse_other_settings(reader));
+  ADZE_TRY(Hyperparameters p, read_sizes(reader));
+  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
+  ADZE_TRY(p.rope, read_rope(reader, p));
+  return p;
+}
+
+std::vector<TensorRow> tensors(const Hyperparameters&) {
+  return join({stem_tensors(), pre_norm_tensors(), attention_tensors(), head_norm_tensors(), gated_tensors()});
+}
+
+void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
+  DecoderWriter(p, w, plan).pre_norm_decoder();
+}
+
+constexpr std::array<std::string_view, 1> kArchitectures{"qwen3"};
+
+}  // namespace
+
+extern const Family kQwen3;
+const Family kQwen3{.name = "qwen3",
+                    .architectures = kArchitectures,
+                    .summary = "Qwen3, dense",
+                    .config = config,
+                    .tensors = tensors,
+                    .forward = forward};
+
+}  // namespace adze::model::family
