@@ -12,62 +12,47 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What a step touches, in neutral words.
-struct Touched {
-  std::vector<ops::BufferId> reads, writes;
-  std::vector<ops::WeightRef> weights;
+using WeightList = std::vector<ops::WeightRef>;
+
+// The weights of a step, and null for those that it does without.
+struct WeightsOf {
+  WeightList operator()(const ops::Embed& s) const { return {s.table}; }
+  WeightList operator()(const ops::Norm& s) const { return {s.norm.weight}; }
+  WeightList operator()(const ops::ResidualNorm& s) const {
+    WeightList list{s.norm.weight};
+    for (const auto& addend : s.addends) list.push_back(addend.norm.weight);
+    return list;
+  }
+  WeightList operator()(const ops::Project& s) const {
+    WeightList list;
+    for (const auto& part : s.parts) list.insert(list.end(), {part.weight, part.bias});
+    return list;
+  }
+  WeightList operator()(const ops::AttentionPrep& s) const { return {s.q_norm.weight, s.k_norm.weight}; }
+  WeightList operator()(const ops::Attend& s) const { return {s.sinks}; }
+  WeightList operator()(const ops::ProjectAdd& s) const { return {s.weight, s.bias}; }
+  WeightList operator()(const ops::GatedPair& s) const { return {s.gate, s.up, s.gate_bias, s.up_bias}; }
+  WeightList operator()(const ops::Route& s) const {
+    return {s.weight, s.bias, s.choice_bias, s.expert_scale, s.shared_gate};
+  }
+  WeightList operator()(const ops::Experts& s) const {
+    WeightList list;
+    for (const ops::Experts::Weights* w : {&s.routed, &s.shared}) {
+      list.insert(list.end(), {w->gate, w->up, w->gate_up, w->down, w->gate_bias, w->up_bias, w->down_bias});
+    }
+    return list;
+  }
+  WeightList operator()(const ops::Head& s) const { return {s.norm.weight, s.weight, s.bias}; }
 };
 
-struct Describe {
-  Touched operator()(const ops::Embed& s) const { return {{}, {s.out}, {s.table}}; }
-  Touched operator()(const ops::Norm& s) const { return {{s.in}, {s.out}, {s.norm.weight}}; }
-  Touched operator()(const ops::ResidualNorm& s) const {
-    Touched t{{s.residual}, {s.residual, s.out}, {s.norm.weight}};
-    for (const auto& addend : s.addends) {
-      t.reads.push_back(addend.in);
-      if (addend.has_norm) t.weights.push_back(addend.norm.weight);
-    }
-    return t;
-  }
-  Touched operator()(const ops::Project& s) const {
-    Touched t{{s.in}, {s.out}, {}};
-    for (const auto& part : s.parts) {
-      t.weights.push_back(part.weight);
-      t.weights.push_back(part.bias);
-    }
-    return t;
-  }
-  Touched operator()(const ops::AttentionPrep& s) const {
-    Touched t{{s.in}, {s.out}, {}};
-    if (s.has_q_norm) t.weights.push_back(s.q_norm.weight);
-    if (s.has_k_norm) t.weights.push_back(s.k_norm.weight);
-    return t;
-  }
-  Touched operator()(const ops::Attend& s) const { return {{s.in}, {s.out}, {s.sinks}}; }
-  Touched operator()(const ops::ProjectAdd& s) const {
-    Touched t{{s.in}, {s.out}, {s.weight, s.bias}};
-    if (s.add) t.reads.push_back(s.out);
-    return t;
-  }
-  Touched operator()(const ops::GatedPair& s) const {
-    return {{s.in}, {s.out}, {s.gate, s.up, s.gate_bias, s.up_bias}};
-  }
-  Touched operator()(const ops::Route& s) const {
-    return {{s.in}, {s.out}, {s.weight, s.bias, s.choice_bias, s.expert_scale, s.shared_gate}};
-  }
-  Touched operator()(const ops::Experts& s) const {
-    Touched t{{s.in, s.routes}, {s.out}, {}};
-    if (s.add) t.reads.push_back(s.out);
-    for (const ops::Experts::Weights* w : {&s.routed, &s.shared}) {
-      t.weights.insert(t.weights.end(), {w->gate, w->up, w->gate_up, w->down, w->gate_bias, w->up_bias, w->down_bias});
-    }
-    return t;
-  }
-  Touched operator()(const ops::Head& s) const { return {{s.in}, {}, {s.norm.weight, s.weight, s.bias}}; }
+// What a step touches, in neutral words.
+struct Touched {
+  ops::Access buffers;
+  WeightList weights;
 };
 
 Touched touched_by(const ops::Step& step) {
-  Touched touched = std::visit(Describe{}, step);
+  Touched touched{ops::step_access(step), std::visit(WeightsOf{}, step)};
   std::erase(touched.weights, nullptr);
   return touched;
 }
@@ -92,10 +77,12 @@ std::string step_line(const ops::Plan& plan, std::size_t s) {
   for (const ops::WeightRef w : touched.weights) {
     weights += fmt::format("{}{} {}", weights.empty() ? "" : ", ", tensor::dtype_info(w->type).name, shape_text(*w));
   }
-  const std::string writes = touched.writes.empty() ? std::string("logits") : names(touched.writes);
+  const std::string writes = touched.buffers.writes.empty() ? std::string("logits") : names(touched.buffers.writes);
   return fmt::format(
       "    {:<14} {:<22} {}\n", ops::step_name(plan.steps[s]),
-      fmt::format("{} -> {}", touched.reads.empty() ? std::string("tokens") : names(touched.reads), writes), weights);
+      fmt::format("{} -> {}", touched.buffers.reads.empty() ? std::string("tokens") : names(touched.buffers.reads),
+                  writes),
+      weights);
 }
 
 std::string dispatch_text(const ops::Plan& plan, const backend::DispatchInfo& dispatch) {
@@ -126,8 +113,8 @@ Json step_json(const ops::Plan& plan, std::size_t s) {
   for (const ops::WeightRef w : touched.weights) weights.push_back(weight_json(*w));
   return {{"step", std::string(ops::step_name(plan.steps[s]))},
           {"layer", plan.step_layers[s]},
-          {"reads", names(touched.reads)},
-          {"writes", names(touched.writes)},
+          {"reads", names(touched.buffers.reads)},
+          {"writes", names(touched.buffers.writes)},
           {"weights", std::move(weights)}};
 }
 

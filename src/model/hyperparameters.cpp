@@ -99,6 +99,17 @@ Result<std::vector<std::int64_t>> ConfigReader::per_layer(std::string_view key, 
   return values;
 }
 
+Result<std::vector<bool>> ConfigReader::flags_per_layer(std::string_view key, std::size_t layers) const {
+  ADZE_TRY_STATUS(require(key));
+  ADZE_TRY(const auto flags, metadata_.get_bools(full(key)));
+  if (flags.size() != layers) {
+    return out_of_range(full(key), fmt::format("an array of {}", flags.size()), fmt::format("one of {}", layers));
+  }
+  std::vector<bool> values;
+  for (std::size_t i = 0; i < layers; ++i) values.push_back(flags[i]);
+  return values;
+}
+
 Result<float> ConfigReader::number(std::string_view key, FloatRange allowed) const {
   ADZE_TRY_STATUS(require(key));
   return number_or(key, 0.0f, allowed);

@@ -23,6 +23,7 @@ struct LayerParameters {
   int feed_forward = 0;
   int window = 0;  // sliding attention over the last `window` positions; 0: all
   enum class Rope : std::uint8_t { main, local, none } rope = Rope::main;
+  int kv_source = -1;  // the layer whose keys and values this one reads; -1: its own
 };
 
 struct Hyperparameters {
@@ -33,8 +34,10 @@ struct Hyperparameters {
   float norm_epsilon = 0.0f;
   float attention_scale = 0.0f;    // 0: 1 / sqrt(head_size)
   float attention_softcap = 0.0f;  // tanh(score / cap) * cap; 0: none
+  bool value_norm = false;         // v is normalised, per head and without a weight
   float final_softcap = 0.0f;      // the same on logits
   float embedding_scale = 1.0f;
+  int layer_input_size = 0;  // per-layer embeddings of this size for each layer (Gemma 4); 0: none
   ops::Activation activation = ops::Activation::silu;
   RopeSettings rope;
   RopeSettings local_rope;  // of the layers that say so
@@ -61,6 +64,8 @@ class ConfigReader {
   Result<std::int64_t> integer_or(std::string_view key, std::int64_t fallback, Range allowed) const;
   // One value for all layers, or an array of one per layer.
   Result<std::vector<std::int64_t>> per_layer(std::string_view key, std::size_t layers, Range allowed) const;
+  // An array of one boolean per layer.
+  Result<std::vector<bool>> flags_per_layer(std::string_view key, std::size_t layers) const;
 
   struct FloatRange {
     double above, max;  // above < value <= max

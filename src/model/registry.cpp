@@ -9,6 +9,7 @@ namespace family {
 // families/<name>.cpp
 extern const Family kGemma2;
 extern const Family kGemma3;
+extern const Family kGemma4;
 extern const Family kLlama;
 extern const Family kOlmo2;
 extern const Family kPhi3;
@@ -19,8 +20,8 @@ extern const Family kSmolLm3;
 
 namespace {
 constexpr std::array kFamilies{
-    &family::kGemma2, &family::kGemma3, &family::kLlama, &family::kOlmo2,
-    &family::kPhi3,   &family::kQwen2,  &family::kQwen3, &family::kSmolLm3,
+    &family::kGemma2, &family::kGemma3, &family::kGemma4, &family::kLlama,   &family::kOlmo2,
+    &family::kPhi3,   &family::kQwen2,  &family::kQwen3,  &family::kSmolLm3,
 };
 }  // namespace
 

@@ -17,7 +17,8 @@ namespace {
 std::int64_t dim_size(Dim dim, const Hyperparameters& p, int layer) {
   const LayerParameters& l = p.layers[static_cast<std::size_t>(std::max(layer, 0))];
   switch (dim) {
-    case Dim::none: return 1;
+    case Dim::none:
+    case Dim::one: return 1;
     case Dim::vocabulary: return p.vocabulary_size;
     case Dim::hidden: return p.hidden_size;
     case Dim::query: return std::int64_t{l.heads} * l.head_size;
@@ -26,6 +27,8 @@ std::int64_t dim_size(Dim dim, const Hyperparameters& p, int layer) {
     case Dim::fused_qkv: return std::int64_t{l.heads + 2 * l.kv_heads} * l.head_size;
     case Dim::feed_forward: return l.feed_forward;
     case Dim::fused_gate_up: return 2 * std::int64_t{l.feed_forward};
+    case Dim::layer_input: return p.layer_input_size;
+    case Dim::all_layer_inputs: return std::int64_t{p.layer_input_size} * p.layer_count();
     case Dim::rope_pairs: return p.rope.dims / 2;
   }
   ADZE_CHECK(false, "dim {}", static_cast<int>(dim));
@@ -34,7 +37,8 @@ std::int64_t dim_size(Dim dim, const Hyperparameters& p, int layer) {
 // The metadata keys that a size comes from, for messages; '@' stands for the architecture.
 std::string_view dim_keys(Dim dim) {
   switch (dim) {
-    case Dim::none: return "";
+    case Dim::none:
+    case Dim::one: return "";
     case Dim::vocabulary: return "@.vocab_size or tokenizer.ggml.tokens";
     case Dim::hidden: return "@.embedding_length";
     case Dim::query: return "@.attention.head_count and @.attention.key_length";
@@ -43,6 +47,8 @@ std::string_view dim_keys(Dim dim) {
     case Dim::fused_qkv: return "@.attention.head_count, @.attention.head_count_kv and @.attention.key_length";
     case Dim::feed_forward:
     case Dim::fused_gate_up: return "@.feed_forward_length";
+    case Dim::layer_input:
+    case Dim::all_layer_inputs: return "@.embedding_length_per_layer_input";
     case Dim::rope_pairs: return "@.rope.dimension_count";
   }
   ADZE_CHECK(false, "dim {}", static_cast<int>(dim));
@@ -70,7 +76,7 @@ tensor::Shape shape_of(const TensorRow& row, const Hyperparameters& p, int layer
 
 // Tensors with these beginnings are part of the model's main pass. Others ("v.blk.0.", "mm.", an adapter's) belong to
 // parts that Adze does not run, and stay untouched.
-constexpr std::array<std::string_view, 5> kMainPass{"blk.", "token_embd", "output", "rope_", "embd_"};
+constexpr std::array<std::string_view, 6> kMainPass{"blk.", "token_embd", "output", "rope_", "embd_", "per_layer_"};
 // Tables of 2023 that a converter wrote beside the weights; the model computes them itself.
 constexpr std::string_view kObsolete = "attn_rot_embd";
 

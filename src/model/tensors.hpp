@@ -19,15 +19,18 @@ namespace adze::model {
 // A size of the hyper-parameters; one of a layer is that layer's.
 enum class Dim : std::uint8_t {
   none,
+  one,  // a single value
   vocabulary,
   hidden,
-  query,          // heads * head_size
-  key_value,      // kv_heads * head_size
-  head,           // head_size
-  fused_qkv,      // (heads + 2 * kv_heads) * head_size
-  feed_forward,   // of the layer
-  fused_gate_up,  // twice that
-  rope_pairs,     // rotated values of a head / 2
+  query,             // heads * head_size
+  key_value,         // kv_heads * head_size
+  head,              // head_size
+  fused_qkv,         // (heads + 2 * kv_heads) * head_size
+  feed_forward,      // of the layer
+  fused_gate_up,     // twice that
+  layer_input,       // per-layer embedding of one layer
+  all_layer_inputs,  // of all layers
+  rope_pairs,        // rotated values of a head / 2
 };
 
 enum class Need : std::uint8_t { required, optional };

@@ -34,7 +34,11 @@ struct Accesses {
   Access operator()(const ProjectAdd& s) const {
     return s.add ? Access{{s.in, s.out}, {s.out}} : Access{{s.in}, {s.out}};
   }
-  Access operator()(const GatedPair& s) const { return {{s.in}, {s.out}}; }
+  Access operator()(const GatedPair& s) const {
+    Access access{{s.in}, {s.out}};
+    if (s.side >= 0) access.reads.push_back(s.side);
+    return access;
+  }
   Access operator()(const Route& s) const { return {{s.in}, {s.out}}; }
   Access operator()(const Experts& s) const {
     return s.add ? Access{{s.in, s.routes, s.out}, {s.out}} : Access{{s.in, s.routes}, {s.out}};

@@ -85,19 +85,23 @@ struct Project {
 };
 
 // Splits a stacked row [q: heads*hd | k: kv_heads*hd | v: kv_heads*hd], normalises and rotates q and k, appends k and v
-// to the KV cache of `kv_layer` at the row's position, and writes q.
+// to the KV cache of `kv_layer` at the row's position, and writes q. A row may lack v, which is k then, before k's norm
+// and rotation; or k and v, where a layer attends to what another one stored.
 struct AttentionPrep {
   int kv_layer = 0;
   int heads = 0, kv_heads = 0, head_size = 0;
   bool has_q_norm = false, has_k_norm = false;
   bool norm_all_heads = false;  // one norm over all heads of q, one over all heads of k; else over each head
-  NormSpec q_norm{}, k_norm{};
+  bool has_v_norm = false;
+  enum class Stored : std::uint8_t { key_and_value, key_as_value, nothing } stored = Stored::key_and_value;
+  NormSpec q_norm{}, k_norm{}, v_norm{};
   // b: q is multiplied by 1 + b ln(1 + floor(position / interval)) after the rotation (Llama 4's attention
   // temperature).
   float position_scale = 0.0f;
   int position_interval = 1;
   int rope = 0;                // index into Plan::ropes; -1: none
-  BufferId in = -1, out = -1;  // in [heads*hd + 2*kv_heads*hd], out [heads*hd]
+  BufferId in = -1, out = -1;  // in [heads*hd + 2*kv_heads*hd] (or 1 or 0 times kv_heads*hd), out [heads*hd]
+  int stored_parts() const { return stored == Stored::key_and_value ? 2 : stored == Stored::key_as_value ? 1 : 0; }
 };
 
 // out = softmax(softcap(scale * q k^T) restricted to visible positions) v, over the sequence's cached k and v *as
@@ -123,12 +127,15 @@ struct ProjectAdd {
   RowSet rows = RowSet::all;
 };
 
-// out = act(W_gate x + b_gate) * (W_up x + b_up), see Activation
+// out = act(W_gate x + b_gate) * (W_up x + b_up), see Activation; without W_up, the second factor is the I values of
+// `side` from side_first on.
 struct GatedPair {
   WeightRef gate = nullptr, up = nullptr;  // [I, H]
   WeightRef gate_bias = nullptr, up_bias = nullptr;
   Activation activation = Activation::silu;
   BufferId in = -1, out = -1;
+  BufferId side = -1;
+  int side_first = 0;
   RowSet rows = RowSet::all;
 };
 

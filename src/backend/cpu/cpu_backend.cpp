@@ -177,8 +177,11 @@ class CpuPrepared final : public backend::Prepared {
       if (out != in) std::copy_n(in, width, out);
       return;
     }
+    const int group = norm.weight == nullptr ? width : static_cast<int>(norm.weight->columns());
     const auto kernel = norm.kind == ops::NormSpec::Kind::rms ? table_.rms_norm : table_.layer_norm;
-    kernel(in, float_data(norm.weight), norm.one_plus, norm.epsilon, width, out);
+    for (int first = 0; first < width; first += group) {
+      kernel(in + first, float_data(norm.weight), norm.one_plus, norm.epsilon, group, out + first);
+    }
   }
 
   // Runs the step's phases; every phase ends with a barrier, so that the next dispatch may read what this one wrote.
@@ -191,7 +194,7 @@ class CpuPrepared final : public backend::Prepared {
     for_rows(member, pass_.rows, [&](int r) {
       float* out = buffer(s.out).row(r);
       tensor::dequantise_row(s.table->type, s.table->row(batch_row(r).token), out, s.table->columns());
-      if (s.scale != 1.0f) table_.scale(out, s.scale, plan_.hidden_size);
+      if (s.scale != 1.0f) table_.scale(out, s.scale, static_cast<int>(s.table->columns()));
     });
   }
 
@@ -256,11 +259,13 @@ class CpuPrepared final : public backend::Prepared {
     const ops::NormSpec* const q_norm = s.has_q_norm && !s.norm_all_heads ? &s.q_norm : nullptr;
     const ops::NormSpec* const k_norm = s.has_k_norm && !s.norm_all_heads ? &s.k_norm : nullptr;
     // Units of a row: query heads, then key heads, then value heads.
-    const int units = s.heads + 2 * s.kv_heads;
+    const int units = s.heads + (s.stored == ops::AttentionPrep::Stored::nothing ? 0 : 2 * s.kv_heads);
+    const bool key_as_value = s.stored == ops::AttentionPrep::Stored::key_as_value;
     const Share share = share_of(pass_.rows * units, member, team_.size());
     for (int i = share.begin; i < share.end; ++i) {
       const int r = i / units, unit = i % units;
-      const float* head = buffer(s.in).row(r) + unit * s.head_size;
+      const int place = key_as_value && unit >= s.heads + s.kv_heads ? unit - s.kv_heads : unit;
+      const float* head = buffer(s.in).row(r) + place * s.head_size;
       if (unit < s.heads) {
         float* q = buffer(s.out).row(r) + unit * s.head_size;
         prepare_head(s, q_norm, head, r, q);
@@ -276,6 +281,11 @@ class CpuPrepared final : public backend::Prepared {
         prepare_head(s, k_norm, head, r, k);
         table_.append_key(kv_.format(), k, s.head_size, slot, kv_.keys(page, s.kv_layer, unit - s.heads));
       } else {
+        float v[limits::kMaxHeadSize];
+        if (s.has_v_norm) {
+          norm_row(s.v_norm, head, s.head_size, v);
+          head = v;
+        }
         table_.append_value(kv_.format(), head, s.head_size, slot,
                             kv_.values(page, s.kv_layer, unit - s.heads - s.kv_heads));
       }
@@ -317,12 +327,17 @@ class CpuPrepared final : public backend::Prepared {
   }
 
   void run_step(const ops::GatedPair& s, const Dispatch& dispatch, int member) {
-    const BoundMatmul &gate = dispatch.matmuls[0], &up = dispatch.matmuls[1];
+    const BoundMatmul &gate = dispatch.matmuls.front(), &up = dispatch.matmuls.back();
     const ActivationBuffer &in = buffer(s.in), &out = buffer(s.out);
     const GatedActivation act = gated_activation(s.activation).value();
     const Share share = share_of(gate.groups(), member, team_.size());
     const MatmulArgs gate_args = matmul_args(gate, in, pass_.rows, out.floats, out.stride, false, panel(member, 0));
-    if (gate.kernel == up.kernel) {
+    if (s.up == nullptr) {
+      gate.kernel->run(gate_args, share.begin, share.end);
+      team_.barrier();
+      for_rows(member, pass_.rows,
+               [&](int r) { table_.gate(out.row(r), buffer(s.side).row(r) + s.side_first, act, out.width); });
+    } else if (gate.kernel == up.kernel) {
       const MatmulArgs up_args = matmul_args(up, in, pass_.rows, nullptr, 0, false, panel(member, 1));
       gate.kernel->gated(gate_args, up_args, act, share.begin, share.end);
     } else {

@@ -103,6 +103,7 @@ class Builder {
   Status bind(const ops::GatedPair& step, Dispatch& dispatch) {
     if (!gated_activation(step.activation)) return refuse_activation();
     ADZE_TRY_STATUS(add(dispatch, step.gate, step.gate_bias, input(step.in)));
+    if (step.up == nullptr) return {};
     ADZE_TRY_STATUS(add(dispatch, step.up, step.up_bias, input(step.in)));
     // Weights of two types are multiplied one after the other; the second product needs room of its own.
     if (dispatch.matmuls[0].kernel != dispatch.matmuls[1].kernel) {

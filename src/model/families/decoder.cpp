@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace adze::model::family {
 
@@ -82,6 +83,9 @@ DecoderWriter::DecoderWriter(const Hyperparameters& parameters, const Weights& w
   };
   if (uses(main) > 0) main_rope_ = plan_.rope(make_rope(p_.rope, w_.values("rope_freqs.weight")));
   if (uses(local) > 0) local_rope_ = plan_.rope(make_rope(p_.local_rope));
+  for (int i = 0; i < p_.layer_count(); ++i) {
+    if (p_.layers[static_cast<std::size_t>(i)].kv_source < 0) last_storing_ = i;
+  }
 }
 
 ops::NormSpec DecoderWriter::norm_spec(std::string_view weight, int layer) const {
@@ -119,39 +123,49 @@ void DecoderWriter::copy() {
 }
 
 void DecoderWriter::attention() {
+  using Stored = ops::AttentionPrep::Stored;
   const LayerParameters& l = layer();
-  const int query = l.heads * l.head_size, key_value = l.kv_heads * l.head_size;
-  const ops::BufferId qkv = plan_.buffer("qkv", query + 2 * key_value), q = plan_.buffer("q", query);
-  mixed_ = plan_.buffer("attended", query);
-  const int kv = plan_.kv_layer({l.kv_heads, l.head_size, l.window});
+  const bool shares = l.kv_source >= 0;
+  if (!shares) kv_layers_.push_back(plan_.kv_layer({l.kv_heads, l.head_size, l.window}));
+  if (shares) kv_layers_.push_back(kv_layers_[static_cast<std::size_t>(l.kv_source)]);
 
-  ops::Project project{.parts = {}, .in = x_, .out = qkv};
-  if (const ops::WeightRef stacked = weight("blk.*.attn_qkv", "weight"); stacked != nullptr) {
+  ops::Project project{.parts = {}, .in = x_};
+  const ops::WeightRef stacked = weight("blk.*.attn_qkv", "weight"), value = weight("blk.*.attn_v", "weight");
+  const Stored stored = shares                                   ? Stored::nothing
+                        : stacked == nullptr && value == nullptr ? Stored::key_as_value
+                                                                 : Stored::key_and_value;
+  if (stacked != nullptr) {
     project.parts.push_back({stacked, weight("blk.*.attn_qkv", "bias")});
   } else {
-    for (const std::string_view part : {"blk.*.attn_q", "blk.*.attn_k", "blk.*.attn_v"}) {
+    const std::string_view parts[] = {"blk.*.attn_q", "blk.*.attn_k", "blk.*.attn_v"};
+    const std::size_t count = shares ? 1 : stored == Stored::key_as_value ? 2 : 3;
+    for (const std::string_view part : std::span(parts).first(count)) {
       project.parts.push_back({weight(part, "weight"), weight(part, "bias")});
     }
   }
-  plan_.add(std::move(project));
-
   const ops::WeightRef q_norm = weight("blk.*.attn_q_norm", "weight"), k_norm = weight("blk.*.attn_k_norm", "weight");
-  plan_.add(ops::AttentionPrep{.kv_layer = kv,
-                               .heads = l.heads,
-                               .kv_heads = l.kv_heads,
-                               .head_size = l.head_size,
-                               .has_q_norm = q_norm != nullptr,
-                               .has_k_norm = k_norm != nullptr,
-                               .norm_all_heads = q_norm != nullptr && q_norm->columns() != l.head_size,
-                               .q_norm = {.weight = q_norm, .epsilon = p_.norm_epsilon},
-                               .k_norm = {.weight = k_norm, .epsilon = p_.norm_epsilon},
-                               .rope = rope_of(l),
-                               .in = qkv,
-                               .out = q});
-  // After the last layer's keys and values are stored, only rows whose logits are wanted go on.
-  if (layer_ + 1 == p_.layer_count()) rows_ = ops::RowSet::needed;
+  ops::AttentionPrep prep{.kv_layer = kv_layers_.back(),
+                          .heads = l.heads,
+                          .kv_heads = l.kv_heads,
+                          .head_size = l.head_size,
+                          .has_q_norm = q_norm != nullptr,
+                          .has_k_norm = k_norm != nullptr,
+                          .norm_all_heads = q_norm != nullptr && q_norm->columns() != l.head_size,
+                          .has_v_norm = p_.value_norm,
+                          .stored = stored,
+                          .q_norm = {.weight = q_norm, .epsilon = p_.norm_epsilon},
+                          .k_norm = {.weight = k_norm, .epsilon = p_.norm_epsilon},
+                          .v_norm = {.epsilon = p_.norm_epsilon},
+                          .rope = rope_of(l)};
+  const int query = l.heads * l.head_size;
+  prep.in = project.out = plan_.buffer("qkv", query + prep.stored_parts() * l.kv_heads * l.head_size);
+  prep.out = plan_.buffer("q", query);
+  mixed_ = plan_.buffer("attended", query);
+  plan_.add(std::move(project));
+  plan_.add(prep);
+  if (layer_ >= last_storing_) rows_ = ops::RowSet::needed;
   plan_.add(ops::Attend{
-      .kv_layer = kv,
+      .kv_layer = prep.kv_layer,
       .heads = l.heads,
       .kv_heads = l.kv_heads,
       .head_size = l.head_size,
@@ -159,9 +173,37 @@ void DecoderWriter::attention() {
       .softcap = p_.attention_softcap,
       .window = l.window,
       .sinks = weight("blk.*.attn_sinks", "weight"),
-      .in = q,
+      .in = prep.out,
       .out = mixed_,
       .rows = rows_});
+}
+
+void DecoderWriter::layer_inputs() {
+  const int width = p_.layer_input_size, all = width * p_.layer_count();
+  const ops::BufferId inputs = plan_.buffer("layer_inputs", all), context = plan_.buffer("context", all);
+  plan_.add(ops::Embed{
+      .table = w_.get("per_layer_token_embd.weight"), .scale = std::sqrt(static_cast<float>(width)), .out = inputs});
+  copy();
+  plan_.add(ops::Project{.parts = {{w_.get("per_layer_model_proj.weight"), nullptr}}, .in = x_, .out = context});
+  // rms(c x; eps) = rms(x; eps / c^2), with c = 1 / sqrt(hidden).
+  ops::NormSpec norm = norm_spec("per_layer_proj_norm.weight", -1);
+  norm.epsilon *= static_cast<float>(p_.hidden_size);
+  plan_.add(ops::ResidualNorm{.residual = inputs,
+                              .addends = {{.in = context, .has_norm = true, .norm = norm}},
+                              .scale = std::sqrt(0.5f),
+                              .norm = {}});
+}
+
+void DecoderWriter::layer_input() {
+  copy();
+  mixed_ = plan_.buffer("gated", p_.layer_input_size);
+  plan_.add(ops::GatedPair{.gate = weight("blk.*.inp_gate", "weight"),
+                           .activation = p_.activation,
+                           .in = x_,
+                           .out = mixed_,
+                           .side = plan_.buffer("layer_inputs", p_.layer_input_size * p_.layer_count()),
+                           .side_first = layer_ * p_.layer_input_size,
+                           .rows = rows_});
 }
 
 void DecoderWriter::feed_forward() {
@@ -187,7 +229,7 @@ void DecoderWriter::add_projection(std::string_view tensor) {
       .weight = weight(tensor, "weight"), .bias = weight(tensor, "bias"), .in = mixed_, .out = h_, .rows = rows_});
 }
 
-void DecoderWriter::add_normed_projection(std::string_view tensor, std::string_view post_norm) {
+void DecoderWriter::add_normed_projection(std::string_view tensor, std::string_view post_norm, float scale) {
   const ops::BufferId added = plan_.buffer("added", p_.hidden_size);
   plan_.add(ops::ProjectAdd{.weight = weight(tensor, "weight"),
                             .bias = weight(tensor, "bias"),
@@ -197,6 +239,7 @@ void DecoderWriter::add_normed_projection(std::string_view tensor, std::string_v
                             .rows = rows_});
   plan_.add(ops::ResidualNorm{.residual = h_,
                               .addends = {{.in = added, .has_norm = true, .norm = norm_spec(post_norm, layer_)}},
+                              .scale = scale,
                               .norm = {},
                               .rows = rows_});
 }

@@ -37,7 +37,8 @@ class DecoderWriter {
   // x = h: for layers that normalise what they add, not what they read.
   void copy();
   // attended = attention(x): W_q, W_k, W_v (attn_q, attn_k, attn_v, or stacked as attn_qkv), with biases and norms of q
-  // and k where the tensors are there. After the last layer only the rows that somebody wants go on.
+  // and k where the tensors are there; v is k where W_v is not. Behind the last layer that stores keys and values only
+  // the rows that somebody wants go on.
   void attention();
   // gated = act(W_gate x) * (W_up x), from ffn_gate and ffn_up, or both stacked in ffn_up.
   void feed_forward();
@@ -47,8 +48,12 @@ class DecoderWriter {
   void sandwich_decoder();
   // h += W y + b, of what attention() or feed_forward() left. `tensor` without ".weight".
   void add_projection(std::string_view tensor);
-  // h += post_norm(W y + b)
-  void add_normed_projection(std::string_view tensor, std::string_view post_norm);
+  // h = (h + post_norm(W y + b)) * scale
+  void add_normed_projection(std::string_view tensor, std::string_view post_norm, float scale = 1.0f);
+  // Per-layer embeddings, from each token's row of a table and from h; behind embed().
+  void layer_inputs();
+  // gated = act(W_inp h) * (the layer's part of these)
+  void layer_input();
   // logits = W_out norm(h); W_out is the embedding's where there is no other.
   void head();
 
@@ -62,6 +67,8 @@ class DecoderWriter {
   PlanBuilder& plan_;
   int layer_ = -1;
   int main_rope_ = -1, local_rope_ = -1;
+  std::vector<int> kv_layers_;        // per layer: what it reads, an index for the plan
+  int last_storing_ = 0;              // the last layer that stores keys and values
   ops::BufferId h_, x_, mixed_ = -1;  // mixed_: what attention() or feed_forward() left
   ops::RowSet rows_ = ops::RowSet::all;
 };

@@ -29,30 +29,38 @@ QueryKeyValue attention_prep(const AttentionPrep& step, const RopeSpec* rope, co
   const int q_width = step.heads * step.head_size;
   const int kv_width = step.kv_heads * step.head_size;
   const auto head_size = static_cast<std::size_t>(step.head_size);
-  ADZE_CHECK(in.width == q_width + 2 * kv_width, "stacked rows of {} for {} + 2 x {}", in.width, q_width, kv_width);
+  ADZE_CHECK(in.width == q_width + step.stored_parts() * kv_width, "stacked rows of {} for {} + {} x {}", in.width,
+             q_width, step.stored_parts(), kv_width);
   ADZE_CHECK(positions.size() == static_cast<std::size_t>(in.count), "{} positions", positions.size());
 
-  const auto prepare = [&](std::span<float> values, bool has_norm, const NormSpec& spec, std::int32_t position) {
+  const auto normed = [&](std::span<float> values, bool has_norm, const NormSpec& spec) {
     const int group = step.norm_all_heads ? static_cast<int>(values.size()) : step.head_size;
     if (has_norm) normalise(spec, group, values, values);
+  };
+  const auto rotated = [&](std::span<float> values, std::int32_t position) {
     if (rope == nullptr) return;
     for (std::size_t first = 0; first < values.size(); first += head_size) {
       rotate(*rope, position, values.subspan(first, head_size));
     }
   };
-  QueryKeyValue out{Rows(in.count, q_width), Rows(in.count, kv_width), Rows(in.count, kv_width)};
+  const int stored = step.stored == AttentionPrep::Stored::nothing ? 0 : in.count;
+  QueryKeyValue out{Rows(in.count, q_width), Rows(stored, kv_width), Rows(stored, kv_width)};
   for (int row = 0; row < in.count; ++row) {
-    const float* q = in[row].data();
-    const float* k = q + q_width;
-    const float* v = k + kv_width;
-    std::copy_n(q, q_width, out.q[row].data());
-    std::copy_n(k, kv_width, out.k[row].data());
-    std::copy_n(v, kv_width, out.v[row].data());
     const std::int32_t position = positions[static_cast<std::size_t>(row)];
-    prepare(out.q[row], step.has_q_norm, step.q_norm, position);
+    const float* q = in[row].data();
+    std::copy_n(q, q_width, out.q[row].data());
+    normed(out.q[row], step.has_q_norm, step.q_norm);
+    rotated(out.q[row], position);
     const float scale = position_scale(step, position);
     for (float& x : out.q[row]) x *= scale;
-    prepare(out.k[row], step.has_k_norm, step.k_norm, position);
+    if (stored == 0) continue;
+    const float* k = q + q_width;
+    const float* v = step.stored == AttentionPrep::Stored::key_as_value ? k : k + kv_width;
+    std::copy_n(k, kv_width, out.k[row].data());
+    std::copy_n(v, kv_width, out.v[row].data());
+    normed(out.k[row], step.has_k_norm, step.k_norm);
+    rotated(out.k[row], position);
+    normed(out.v[row], step.has_v_norm, step.v_norm);
   }
   return out;
 }

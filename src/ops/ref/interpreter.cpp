@@ -71,8 +71,10 @@ struct Interpreter::Visitor {
     const RopeSpec* rope = step.rope < 0 ? nullptr : &self.plan_.ropes[static_cast<std::size_t>(step.rope)];
     QueryKeyValue prepared = attention_prep(step, rope, at(step.in), positions);
     KvHistory& kv = history(step.kv_layer);
-    append(kv.keys, prepared.k, self.rounding_);
-    append(kv.values, prepared.v, self.rounding_);
+    if (step.stored != AttentionPrep::Stored::nothing) {
+      append(kv.keys, prepared.k, self.rounding_);
+      append(kv.values, prepared.v, self.rounding_);
+    }
     write(step.out, std::move(prepared.q));
   }
   void operator()(const Attend& step) {
@@ -83,7 +85,9 @@ struct Interpreter::Visitor {
     project_add(step, at(step.in), at(step.out));
     written(step.out);
   }
-  void operator()(const GatedPair& step) { write(step.out, gated_pair(step, at(step.in))); }
+  void operator()(const GatedPair& step) {
+    write(step.out, gated_pair(step, at(step.in), step.side < 0 ? nullptr : &at(step.side)));
+  }
   void operator()(const Route& step) { write(step.out, route(step, at(step.in))); }
   void operator()(const Experts& step) {
     experts(step, at(step.in), at(step.routes), at(step.out));

@@ -108,8 +108,10 @@ void project_add(const ProjectAdd& step, const Rows& in, Rows& out) {
   });
 }
 
-Rows gated_pair(const GatedPair& step, const Rows& in) {
-  ADZE_CHECK(step.gate != nullptr && step.up != nullptr && step.gate->rows() == step.up->rows(), "gate and up differ");
+Rows gated_pair(const GatedPair& step, const Rows& in, const Rows* side) {
+  ADZE_CHECK(step.gate != nullptr && (step.up == nullptr || step.gate->rows() == step.up->rows()),
+             "gate and up differ");
+  ADZE_CHECK((step.up == nullptr) == (side != nullptr), "either a weight or a side input");
   const int width = static_cast<int>(step.gate->rows());
   std::vector<double> gates(static_cast<std::size_t>(in.count) * static_cast<std::size_t>(width));
   const auto at = [&](int row, int output) {
@@ -118,9 +120,16 @@ Rows gated_pair(const GatedPair& step, const Rows& in) {
   for_each_product(step.gate, step.gate_bias, in,
                    [&](int row, int output, double value) { gates[at(row, output)] = value; });
   Rows out(in.count, width);
-  for_each_product(step.up, step.up_bias, in, [&](int row, int output, double value) {
+  const auto combine = [&](int row, int output, double value) {
     out.values[at(row, output)] = static_cast<float>(gated(step.activation, gates[at(row, output)], value));
-  });
+  };
+  if (step.up != nullptr) {
+    for_each_product(step.up, step.up_bias, in, combine);
+    return out;
+  }
+  for (int row = 0; row < in.count; ++row) {
+    for (int i = 0; i < width; ++i) combine(row, i, (*side)[row][static_cast<std::size_t>(step.side_first + i)]);
+  }
   return out;
 }
 

@@ -40,7 +40,7 @@ Rows project(const Project& step, const Rows& in);
 
 struct QueryKeyValue {
   Rows q;  // [T, heads * head_size]
-  Rows k;  // [T, kv_heads * head_size], what the cache stores
+  Rows k;  // [T, kv_heads * head_size], what the cache stores; no rows where nothing is stored
   Rows v;
 };
 // `rope` may be null; positions [T].
@@ -53,7 +53,8 @@ Rows attend(const Attend& step, const Rows& q, std::span<const std::int32_t> pos
 
 // With step.add, `out` holds the residual before and after; else it is replaced.
 void project_add(const ProjectAdd& step, const Rows& in, Rows& out);
-Rows gated_pair(const GatedPair& step, const Rows& in);
+// `side` is read only by a step without W_up, and may be null otherwise.
+Rows gated_pair(const GatedPair& step, const Rows& in, const Rows* side = nullptr);
 Rows route(const Route& step, const Rows& in);
 // With step.add, `out` holds the residual before and after; else it is replaced.
 void experts(const Experts& step, const Rows& in, const Rows& routes, Rows& out);
