@@ -54,6 +54,11 @@ float position_scale(const AttentionPrep& step, std::int32_t position) {
   return static_cast<float>(1.0 + static_cast<double>(step.position_scale) * std::log1p(intervals));
 }
 
+bool stores(const Step& step) {
+  const auto* prep = std::get_if<AttentionPrep>(&step);
+  return prep != nullptr && prep->stored != AttentionPrep::Stored::nothing;
+}
+
 Access step_access(const Step& step) { return std::visit(Accesses{}, step); }
 
 std::string_view step_name(const Step& step) { return std::visit(Name{}, step); }

@@ -200,6 +200,9 @@ using Step = std::variant<Embed, Norm, ResidualNorm, Project, AttentionPrep, Att
 
 std::string_view step_name(const Step& step);
 
+// Whether a step leaves something behind for later positions of its sequence: keys and values, or a recurrent state.
+bool stores(const Step& step);
+
 // What q is multiplied by at a position: 1 but for a step that scales by position.
 float position_scale(const AttentionPrep& step, std::int32_t position);
 

@@ -25,7 +25,9 @@ static_assert(kPageTokens == backend::kPageTokens);
 struct Pass {
   const backend::Batch* batch = nullptr;
   int rows = 0;
-  std::vector<int> wanted;  // rows whose logits are wanted
+  std::vector<int> wanted;                // rows whose logits are wanted
+  std::vector<backend::Row> needed_rows;  // these rows, once the others are dropped
+  backend::Batch needed;                  // of them
   std::atomic<bool> finite{true};
 };
 
@@ -43,6 +45,7 @@ class CpuPrepared final : public backend::Prepared {
         attention_(table_, kv_, scratch_, schedule_, team_),
         mixture_(table_, scratch_, team_) {
     pass_.wanted.reserve(static_cast<std::size_t>(options_.max_batch_rows));
+    pass_.needed_rows.reserve(static_cast<std::size_t>(options_.max_batch_rows));
     memory_.weight_bytes = weight_bytes(schedule_);
     memory_.scratch_bytes = scratch_bytes(schedule_, plan_, options_.max_batch_rows, threads);
     memory_.bytes_per_page = kv_.page_bytes();
@@ -70,7 +73,11 @@ class CpuPrepared final : public backend::Prepared {
       team_.run([&](int member) {
         rotations(member);
         team_.barrier();
-        for (const Dispatch& dispatch : schedule_.dispatches) execute(dispatch, member);
+        for (const Dispatch& dispatch : schedule_.dispatches) {
+          if (dispatch.step == schedule_.first_needed) drop_other_rows(member);
+          if (pass_.rows == 0) break;
+          execute(dispatch, member);
+        }
       });
     }
     if (!pass_.finite.load()) {
@@ -182,6 +189,38 @@ class CpuPrepared final : public backend::Prepared {
     for (int first = 0; first < width; first += group) {
       kernel(in + first, float_data(norm.weight), norm.one_plus, norm.epsilon, group, out + first);
     }
+  }
+
+  // Goes on with the rows whose logits are wanted: they move together at the front of every buffer that is still read.
+  void drop_other_rows(int member) {
+    if (pass_.wanted.size() == pass_.batch->rows.size()) return;
+    team_.barrier();  // everybody has looked at the batch
+    if (member == 0) {
+      const int rows = static_cast<int>(pass_.wanted.size());
+      const auto gather = [&](float* from, std::size_t stride) {
+        for (int i = 0; i < rows; ++i) {
+          const auto row = static_cast<std::size_t>(pass_.wanted[static_cast<std::size_t>(i)]);
+          std::copy_n(from + row * stride, stride, from + static_cast<std::size_t>(i) * stride);
+        }
+      };
+      for (const ops::BufferId id : schedule_.carried) {
+        gather(buffer(id).floats, buffer(id).stride);
+        for (int i = 0; i < rows; ++i) quantise_row(buffer(id), i, rows);
+      }
+      for (std::size_t i = 0; i < plan_.ropes.size(); ++i) {
+        gather(scratch_.rope_cosine[i], plan_.ropes[i].inverse_frequency.size());
+        gather(scratch_.rope_sine[i], plan_.ropes[i].inverse_frequency.size());
+      }
+      pass_.needed_rows.clear();
+      for (int& row : pass_.wanted) {
+        pass_.needed_rows.push_back(batch_row(row));
+        row = static_cast<int>(pass_.needed_rows.size()) - 1;
+      }
+      pass_.needed = {.rows = pass_.needed_rows, .sequences = pass_.batch->sequences};
+      pass_.batch = &pass_.needed;
+      pass_.rows = rows;
+    }
+    team_.barrier();
   }
 
   // Runs the step's phases; every phase ends with a barrier, so that the next dispatch may read what this one wrote.

@@ -55,6 +55,7 @@ class Builder {
       out_.dispatches.push_back(std::move(dispatch));
     }
     find_quantised_outputs();
+    find_carried_buffers();
     share_slots();
     describe();
     return std::move(out_);
@@ -168,6 +169,20 @@ class Builder {
       if (const auto* experts = std::get_if<ops::Experts>(&step)) dispatch.quantise_output = wants(experts->out);
       if (const auto* project = std::get_if<ops::Project>(&step)) dispatch.quantise_output = wants(project->out);
     }
+  }
+
+  void find_carried_buffers() {
+    const auto begin = std::find_if(plan_.steps.rbegin(), plan_.steps.rend(), ops::stores).base();
+    out_.first_needed = static_cast<int>(begin - plan_.steps.begin());
+    std::set<ops::BufferId> read, written;
+    for (auto step = begin; step != plan_.steps.end(); ++step) {
+      const ops::Access access = ops::step_access(*step);
+      for (const ops::BufferId id : access.reads) {
+        if (!written.contains(id)) read.insert(id);
+      }
+      written.insert(access.writes.begin(), access.writes.end());
+    }
+    out_.carried.assign(read.begin(), read.end());
   }
 
   // Which buffers hold something at the same time: walking backwards, all that a step reads, writes or leaves alive.

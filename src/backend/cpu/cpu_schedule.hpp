@@ -49,7 +49,11 @@ struct CpuSchedule {
   std::vector<BufferUse> buffers;
   std::vector<BufferUse> slots;  // the largest of the buffers that share each
   BufferUse head_input;          // the head's normed rows
-  int spare_stride = 0;          // floats per row for the second half of a gated pair of two weight types
+  // From this dispatch on nothing is stored any more: only rows whose logits are wanted go on. These buffers hold
+  // something then; their wanted rows move together.
+  int first_needed = 0;
+  std::vector<ops::BufferId> carried;
+  int spare_stride = 0;  // floats per row for the second half of a gated pair of two weight types
   ExpertUse experts;
   std::size_t panel_bytes = 0;  // largest panel of any matrix product
   int max_heads = 0, max_padded_head = 0, max_partitions = 0;
