@@ -25,6 +25,7 @@ inline constexpr std::int64_t kMaxHidden = 1 << 17;
 inline constexpr std::int64_t kMaxHeads = 1024;
 inline constexpr std::int64_t kMaxHeadSize = 1024;
 inline constexpr std::int64_t kMaxFeedForward = 1 << 20;
+inline constexpr std::int64_t kMaxExperts = 4096;
 inline constexpr std::int64_t kMaxExpertsUsed = 64;  // by one token
 inline constexpr std::int64_t kMaxVocabulary = 1 << 22;
 inline constexpr std::int64_t kMaxContext = 1 << 24;

@@ -153,7 +153,10 @@ Result<Hyperparameters> read_sizes(const ConfigReader& reader) {
   if (reader.has("attention.head_count_kv")) {
     ADZE_TRY(kv_heads, reader.per_layer("attention.head_count_kv", count, {1, limits::kMaxHeads}));
   }
-  ADZE_TRY(const auto feed_forward, reader.per_layer("feed_forward_length", count, {1, limits::kMaxFeedForward}));
+  std::vector<std::int64_t> feed_forward(count, 0);
+  if (reader.has("feed_forward_length") || !reader.has("expert_feed_forward_length")) {
+    ADZE_TRY(feed_forward, reader.per_layer("feed_forward_length", count, {1, limits::kMaxFeedForward}));
+  }
   p.layers.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     LayerParameters& layer = p.layers[i];
@@ -171,6 +174,31 @@ Result<Hyperparameters> read_sizes(const ConfigReader& reader) {
         reader.refuse_unless("attention.value_length", layer.head_size, "values of another size than keys"));
   }
   return p;
+}
+
+Result<MixtureParameters> read_mixture(const ConfigReader& reader) {
+  constexpr const char* kOther = "another way of weighing experts";
+  ADZE_TRY_STATUS(reader.refuse_unless("interleave_moe_layer_step", 1, "experts in some layers only"));
+  ADZE_TRY_STATUS(reader.refuse_unless("moe_every_n_layers", 1, "experts in some layers only"));
+  ADZE_TRY_STATUS(reader.refuse_unless("leading_dense_block_count", 0, "experts in some layers only"));
+  ADZE_TRY_STATUS(reader.refuse_unless("expert_group_count", 1, "experts chosen by group"));
+  ADZE_TRY_STATUS(reader.refuse_unless("expert_weights_norm", 1, kOther));
+  MixtureParameters m;
+  // 1 is a softmax over all experts, 3 one over the chosen: the same once it is renormalised.
+  ADZE_TRY(const std::int64_t scoring, reader.integer_or("expert_gating_func", 1, {0, 1000}));
+  if (scoring != 3) ADZE_TRY_STATUS(reader.refuse_unless("expert_gating_func", 1, kOther));
+  ADZE_TRY(const std::int64_t experts, reader.integer("expert_count", {1, limits::kMaxExperts}));
+  ADZE_TRY(const std::int64_t used,
+           reader.integer("expert_used_count", {1, std::min(experts, limits::kMaxExpertsUsed)}));
+  ADZE_TRY(const std::int64_t width, reader.integer("expert_feed_forward_length", {1, limits::kMaxFeedForward}));
+  ADZE_TRY(const std::int64_t shared,
+           reader.integer_or("expert_shared_feed_forward_length", 0, {0, limits::kMaxFeedForward}));
+  ADZE_TRY(m.scale, reader.number_or("expert_weights_scale", 1.0f, {0.0, 1e4}));
+  m.experts = static_cast<int>(experts);
+  m.used = static_cast<int>(used);
+  m.width = static_cast<int>(width);
+  m.shared_width = static_cast<int>(shared);
+  return m;
 }
 
 Status refuse_other_settings(const ConfigReader& reader, std::span<const std::string_view> known) {

@@ -26,6 +26,17 @@ struct LayerParameters {
   int kv_source = -1;  // the layer whose keys and values this one reads; -1: its own
 };
 
+// A mixture of experts in place of a layer's feed-forward part, see ops::Route.
+struct MixtureParameters {
+  int experts = 0;       // 0: none
+  int used = 0;          // by each token
+  int width = 0;         // of an expert's network
+  int shared_width = 0;  // of the shared expert's network; 0: none
+  ops::Route::Scoring scoring = ops::Route::Scoring::softmax;
+  bool renormalise = true;
+  float scale = 1.0f;  // of the experts' weights
+};
+
 struct Hyperparameters {
   std::string architecture;  // general.architecture
   int vocabulary_size = 0;
@@ -40,6 +51,7 @@ struct Hyperparameters {
   int layer_input_size = 0;  // per-layer embeddings of this size for each layer (Gemma 4); 0: none
   ops::Activation activation = ops::Activation::silu;
   RopeSettings rope;
+  MixtureParameters mixture{};
   RopeSettings local_rope;  // of the layers that say so
   std::vector<LayerParameters> layers;
 
@@ -88,7 +100,11 @@ class ConfigReader {
 
 // block_count, embedding_length, context_length, vocab_size, attention.head_count, attention.head_count_kv,
 // attention.key_length, attention.value_length, feed_forward_length: sizes of the whole and of each layer.
+// feed_forward_length may be missing (0) where every layer is a mixture of experts.
 Result<Hyperparameters> read_sizes(const ConfigReader& reader);
+// expert_count, expert_used_count, expert_feed_forward_length, expert_shared_feed_forward_length, expert_weights_scale.
+// Refuses experts in some layers only, groups of experts, and scores other than softmax ones that are renormalised.
+Result<MixtureParameters> read_mixture(const ConfigReader& reader);
 // Settings that some family of decoders has and that change what is computed. A family passes the keys that it reads
 // itself; all others must be absent or neutral, and are refused by name where they are not.
 Status refuse_other_settings(const ConfigReader& reader, std::span<const std::string_view> known = {});

@@ -10,18 +10,20 @@ namespace family {
 extern const Family kGemma2;
 extern const Family kGemma3;
 extern const Family kGemma4;
+extern const Family kGptOss;
 extern const Family kLlama;
 extern const Family kOlmo2;
 extern const Family kPhi3;
 extern const Family kQwen2;
 extern const Family kQwen3;
+extern const Family kQwen3Moe;
 extern const Family kSmolLm3;
 }  // namespace family
 
 namespace {
 constexpr std::array kFamilies{
-    &family::kGemma2, &family::kGemma3, &family::kGemma4, &family::kLlama,   &family::kOlmo2,
-    &family::kPhi3,   &family::kQwen2,  &family::kQwen3,  &family::kSmolLm3,
+    &family::kGemma2, &family::kGemma3, &family::kGemma4, &family::kGptOss,   &family::kLlama,   &family::kOlmo2,
+    &family::kPhi3,   &family::kQwen2,  &family::kQwen3,  &family::kQwen3Moe, &family::kSmolLm3,
 };
 }  // namespace
 

@@ -35,8 +35,9 @@ double yarn_pair(double turns, const RopeSettings& s) {
 }
 
 double yarn_frequency(double frequency, int pair, const RopeSettings& s) {
-  const double first = std::max(std::floor(yarn_pair(s.beta_fast, s)), 0.0);
-  const double last = std::min(std::ceil(yarn_pair(s.beta_slow, s)), static_cast<double>(s.dims - 1));
+  const double fast = yarn_pair(s.beta_fast, s), slow = yarn_pair(s.beta_slow, s);
+  const double first = std::max(s.round_ramp ? std::floor(fast) : fast, 0.0);
+  const double last = std::min(s.round_ramp ? std::ceil(slow) : slow, static_cast<double>(s.dims - 1));
   const double ramp = std::clamp((pair - first) / std::max(last - first, 0.001), 0.0, 1.0);
   return ((1.0 - ramp) + ramp / s.factor) * frequency;
 }

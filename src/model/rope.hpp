@@ -9,7 +9,7 @@
 //            ((1 - m) / s + m) * frequency  with  m = (C / w - low) / (high - low)
 //                                                                        transformers, modeling_rope_utils.py
 //   yarn     ((1 - r) + r / s) * frequency, r a ramp from 0 to 1 over the pairs between those that turn beta_fast and
-//            beta_slow times in the original context (ends rounded outwards); cos and sin are multiplied by
+//            beta_slow times in the original context (ends rounded outwards, or not); cos and sin are multiplied by
 //            0.1 ln(s) + 1                                               Peng et al. 2023, arXiv 2309.00071
 // A tensor of per-pair factors in the file (rope_freqs.weight) divides the frequencies; it is how GGUF carries llama3.
 // Everything is computed in double and rounded to float32 once.
@@ -42,6 +42,7 @@ struct RopeSettings {
   double high_frequency_factor = 4.0;
   double beta_fast = 32.0;  // yarn
   double beta_slow = 1.0;
+  bool round_ramp = true;         // yarn: the ramp's ends outwards to whole pairs
   double attention_factor = 1.0;  // multiplies cos and sin, once more under yarn
   bool use_factors = true;        // divide by the factors that the file has for each pair, if it has any
 };

@@ -24,11 +24,16 @@ std::int64_t dim_size(Dim dim, const Hyperparameters& p, int layer) {
     case Dim::query: return std::int64_t{l.heads} * l.head_size;
     case Dim::key_value: return std::int64_t{l.kv_heads} * l.head_size;
     case Dim::head: return l.head_size;
+    case Dim::heads: return l.heads;
     case Dim::fused_qkv: return std::int64_t{l.heads + 2 * l.kv_heads} * l.head_size;
     case Dim::feed_forward: return l.feed_forward;
     case Dim::fused_gate_up: return 2 * std::int64_t{l.feed_forward};
     case Dim::layer_input: return p.layer_input_size;
     case Dim::all_layer_inputs: return std::int64_t{p.layer_input_size} * p.layer_count();
+    case Dim::experts: return p.mixture.experts;
+    case Dim::expert_width: return p.mixture.width;
+    case Dim::fused_expert_width: return 2 * std::int64_t{p.mixture.width};
+    case Dim::shared_expert_width: return p.mixture.shared_width;
     case Dim::rope_pairs: return p.rope.dims / 2;
   }
   ADZE_CHECK(false, "dim {}", static_cast<int>(dim));
@@ -44,11 +49,16 @@ std::string_view dim_keys(Dim dim) {
     case Dim::query: return "@.attention.head_count and @.attention.key_length";
     case Dim::key_value: return "@.attention.head_count_kv and @.attention.key_length";
     case Dim::head: return "@.attention.key_length";
+    case Dim::heads: return "@.attention.head_count";
     case Dim::fused_qkv: return "@.attention.head_count, @.attention.head_count_kv and @.attention.key_length";
     case Dim::feed_forward:
     case Dim::fused_gate_up: return "@.feed_forward_length";
     case Dim::layer_input:
     case Dim::all_layer_inputs: return "@.embedding_length_per_layer_input";
+    case Dim::experts: return "@.expert_count";
+    case Dim::expert_width:
+    case Dim::fused_expert_width: return "@.expert_feed_forward_length";
+    case Dim::shared_expert_width: return "@.expert_shared_feed_forward_length";
     case Dim::rope_pairs: return "@.rope.dimension_count";
   }
   ADZE_CHECK(false, "dim {}", static_cast<int>(dim));
@@ -61,15 +71,19 @@ std::string replace_all(std::string_view text, char mark, std::string_view by) {
 }
 
 std::string implied_by(const TensorRow& row, const Hyperparameters& p) {
-  std::string keys(dim_keys(row.rows));
-  if (row.rows != Dim::none && row.rows != row.columns) keys += ", ";
-  if (row.rows != row.columns) keys += dim_keys(row.columns);
-  return replace_all(keys, '@', p.architecture);
+  std::vector<std::string_view> keys;
+  for (const Dim dim : {row.outer, row.rows, row.columns}) {
+    const std::string_view key = dim_keys(dim);
+    if (!key.empty() && std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+  }
+  return replace_all(fmt::format("{}", fmt::join(keys, ", ")), '@', p.architecture);
 }
 
 tensor::Shape shape_of(const TensorRow& row, const Hyperparameters& p, int layer) {
   tensor::Shape shape;
-  if (row.rows != Dim::none) shape.dims[static_cast<std::size_t>(shape.rank++)] = dim_size(row.rows, p, layer);
+  for (const Dim dim : {row.outer, row.rows}) {
+    if (dim != Dim::none) shape.dims[static_cast<std::size_t>(shape.rank++)] = dim_size(dim, p, layer);
+  }
   shape.dims[static_cast<std::size_t>(shape.rank++)] = dim_size(row.columns, p, layer);
   return shape;
 }
@@ -120,9 +134,8 @@ Status check_divisors(const tensor::TensorView& view) {
 
 }  // namespace
 
-Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view) {
+Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view, bool vector) {
   const tensor::DTypeInfo& type = tensor::dtype_info(view.type);
-  const bool vector = view.shape.rank == 1;
   const bool is_float =
       view.type == tensor::DType::f32 || view.type == tensor::DType::f16 || view.type == tensor::DType::bf16;
   if (type.dequantise == nullptr || (vector && !is_float)) {
@@ -133,8 +146,8 @@ Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view) {
   }
   if (!vector || view.type == tensor::DType::f32) return &view;
   auto widened = std::make_unique<Widened>();
-  widened->values.resize(static_cast<std::size_t>(view.columns()));
-  tensor::dequantise_row(view.type, view.bytes.data(), widened->values.data(), view.columns());
+  widened->values.resize(static_cast<std::size_t>(view.shape.elements()));
+  tensor::dequantise_row(view.type, view.bytes.data(), widened->values.data(), view.shape.elements());
   widened->view = {view.name, tensor::DType::f32, view.shape, std::as_bytes(std::span(widened->values))};
   widened_.push_back(std::move(widened));
   return &widened_.back()->view;
@@ -154,7 +167,7 @@ Result<Weights> Weights::resolve(const std::vector<TensorRow>& rows, const Hyper
                row.need == Need::required ? store.require(name, shape, why) : store.optional(name, shape, why));
       ops::WeightRef ref = nullptr;
       if (view != nullptr) {
-        ADZE_TRY(ref, weights.adopt(*view));
+        ADZE_TRY(ref, weights.adopt(*view, row.rows == Dim::none));
         if (row.columns == Dim::rope_pairs) ADZE_TRY_STATUS(check_divisors(*ref));
       }
       refs.push_back(ref);

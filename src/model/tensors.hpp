@@ -22,15 +22,20 @@ enum class Dim : std::uint8_t {
   one,  // a single value
   vocabulary,
   hidden,
-  query,             // heads * head_size
-  key_value,         // kv_heads * head_size
-  head,              // head_size
+  query,      // heads * head_size
+  key_value,  // kv_heads * head_size
+  head,       // head_size
+  heads,
   fused_qkv,         // (heads + 2 * kv_heads) * head_size
   feed_forward,      // of the layer
   fused_gate_up,     // twice that
   layer_input,       // per-layer embedding of one layer
   all_layer_inputs,  // of all layers
-  rope_pairs,        // rotated values of a head / 2
+  experts,
+  expert_width,         // of an expert's network
+  fused_expert_width,   // twice that
+  shared_expert_width,  // of the shared expert's network
+  rope_pairs,           // rotated values of a head / 2
 };
 
 enum class Need : std::uint8_t { required, optional };
@@ -49,10 +54,12 @@ struct TensorRow {
   Dim columns = Dim::none;
   Need need = Need::required;
   Transform transform = Transform::none;
+  Dim outer = Dim::none;  // Dim::experts: [outer, rows, columns], a matrix or a vector for each expert
 };
 
-// Vectors (norms, biases, rope factors) are float32 whatever the file holds: other float types are widened into memory
-// of this object. Matrices are views into the store. Immutable once resolved; movable, the views do not move.
+// Vectors (norms, biases, rope factors; an expert's as well) are float32 whatever the file holds: other float types are
+// widened into memory of this object. Matrices are views into the store. Immutable once resolved; movable, the views do
+// not move.
 class Weights {
  public:
   // Takes every row's tensors from the store. Errors: those of WeightStore::require; unsupported_type (a type that is
@@ -73,7 +80,7 @@ class Weights {
     std::vector<float> values;
     tensor::TensorView view;
   };
-  Result<ops::WeightRef> adopt(const tensor::TensorView& view);
+  Result<ops::WeightRef> adopt(const tensor::TensorView& view, bool vector);
 
   std::unordered_map<std::string, std::vector<ops::WeightRef>> by_name_;  // one entry, or one per layer
   std::vector<std::unique_ptr<Widened>> widened_;

@@ -35,6 +35,10 @@ auto dense_rows() {
       OracleRow{"qwen3-dense", "Q4_0"}, OracleRow{"qwen3-dense", "Q8_0"}, OracleRow{"smollm3-nope", "Q8_0"});
 }
 
+auto mixture_rows() {
+  return testing::Values(OracleRow{"qwen3-moe", "BF16", Noise::routed}, OracleRow{"gpt-oss", "MXFP4", Noise::routed});
+}
+
 bool is_float(std::string_view type) { return type == "F32" || type == "BF16"; }
 
 // The README of the oracles: what int8 activations may cost, by the blocks that they are rounded in.
@@ -83,15 +87,25 @@ TEST_P(Accuracy, AutomaticComputeIsWithinTheTypesTolerance) {
   }
 }
 
+// Of mixtures the median counts, as with int8 activations: in gpt-oss 600 tokens under a float16 KV choose another
+// expert in 18 of 2,400 places and end at 0.028, while prompts that flip none near their end stay under 0.0025.
 TEST_P(Accuracy, HalfAndByteKvCostLittle) {
   const Oracle oracle(GetParam().model);
   const OracleModel loaded = load_oracle(oracle, GetParam().type);
   for (const auto& [kv, tolerance] : {std::pair{backend::KvType::f16, 0.01}, {backend::KvType::q8_0, 0.1}}) {
+    std::vector<double> errors;
     for (const char* prompt : kPrompts) {
       Runner runner(loaded.model->plan(), one_sequence(Compute::f32, kv));
       const std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
-      const bool sensitive = GetParam().noise != Noise::dense && kv == backend::KvType::q8_0;
-      EXPECT_LT(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)), sensitive ? 0.4 : tolerance) << prompt;
+      errors.push_back(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)));
+      const bool sensitive = GetParam().noise == Noise::sensitive && kv == backend::KvType::q8_0;
+      if (GetParam().noise != Noise::routed) {
+        EXPECT_LT(errors.back(), sensitive ? 0.4 : tolerance) << prompt;
+      }
+    }
+    std::ranges::sort(errors);
+    if (GetParam().noise == Noise::routed) {
+      EXPECT_LT((errors[1] + errors[2]) / 2, tolerance);
     }
   }
 }
@@ -118,6 +132,7 @@ TEST_P(Accuracy, GreedyTextEqualsTheOracle) {
 
 INSTANTIATE_TEST_SUITE_P(Llama, Accuracy, llama_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Dense, Accuracy, dense_rows(), [](const auto& row) { return oracle_row_name(row.param); });
+INSTANTIATE_TEST_SUITE_P(Mixture, Accuracy, mixture_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 
 // --- bits ------------------------------------------------------------------------------------------------------------
 
@@ -205,6 +220,7 @@ TEST_P(Bits, DoNotDependOnCompanyInTheBatch) {
 
 INSTANTIATE_TEST_SUITE_P(Llama, Bits, llama_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Dense, Bits, dense_rows(), [](const auto& row) { return oracle_row_name(row.param); });
+INSTANTIATE_TEST_SUITE_P(Mixture, Bits, mixture_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 
 }  // namespace
 }  // namespace adze::test

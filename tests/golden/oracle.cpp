@@ -81,8 +81,11 @@ std::filesystem::path Oracle::gguf(std::string_view type) const {
   return folder / (folder_.filename().string() + "-" + std::string(type) + ".gguf");
 }
 
+// Without numbers for quantised weights, the file's weights are the model's own (gpt-oss was made in MXFP4).
+bool Oracle::is_exact(std::string_view type) const { return is_float(type) || !quantised_; }
+
 std::vector<float> Oracle::last_logits(std::string_view type, std::string_view prompt) const {
-  if (is_float(type)) return expected_.floats(std::string(prompt) + ".last_logits");
+  if (is_exact(type)) return expected_.floats(std::string(prompt) + ".last_logits");
   return quantised_.value().floats(key(type, prompt) + ".last_logits");
 }
 
@@ -93,7 +96,7 @@ std::optional<std::vector<float>> Oracle::tight_int8_logits(std::string_view typ
 }
 
 GreedyText Oracle::greedy(std::string_view type, const std::string& prompt) const {
-  const auto text = greedy_.find(is_float(type) ? prompt : key(type, prompt));
+  const auto text = greedy_.find(is_exact(type) ? prompt : key(type, prompt));
   return text == greedy_.end() ? GreedyText{} : text->second;
 }
 

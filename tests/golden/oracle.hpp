@@ -70,6 +70,8 @@ class Oracle {
   const SafetensorsFixture& expected() const { return expected_; }
 
  private:
+  bool is_exact(std::string_view type) const;
+
   std::filesystem::path folder_;
   std::map<std::string, std::vector<std::int32_t>> prompts_;
   std::map<std::string, GreedyText> greedy_;  // "type.prompt"; float types without "type."

@@ -48,6 +48,10 @@ INSTANTIATE_TEST_SUITE_P(Dense, Reference,
                                          OracleRow{"qwen3-dense", "Q8_0"}, OracleRow{"smollm3-nope", "Q8_0"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 
+INSTANTIATE_TEST_SUITE_P(Mixture, Reference,
+                         testing::Values(OracleRow{"qwen3-moe", "BF16"}, OracleRow{"gpt-oss", "MXFP4"}),
+                         [](const auto& row) { return oracle_row_name(row.param); });
+
 // Llama with attention biases exists as safetensors only. Written as GGUF here, the way its converter does: rows of W_q
 // and W_k (and their biases) from half-split pairs to neighbours within each head.
 std::vector<float> interleaved(std::vector<float> rows, int head_size, std::size_t columns) {
@@ -148,6 +152,24 @@ INSTANTIATE_TEST_SUITE_P(Llama, ReferenceRope,
                                          RopeCase{"yarn8b", "yarn", 8.0f, 512, 0.9f, 16.0f, 2.0f}),
                          [](const auto& row) { return std::string(row.param.name); });
 
+// llama.cpp rounds the ends of YaRN's ramp for gpt-oss too; the model itself does not (families/gpt_oss.cpp).
+TEST(ReferenceYarn, GptOssWithARoundedRampEqualsLlamaCpp) {
+  const std::filesystem::path folder = oracle_folder("gpt-oss");
+  if (folder.empty()) GTEST_SKIP() << "set ADZE_TEST_ORACLES to the folder of all oracles for gpt-oss";
+  const Oracle oracle(folder);
+  const OracleModel loaded = load_oracle(oracle, "MXFP4");
+  const auto expected = SafetensorsFixture::open(folder / "expected-yarn-truncated.safetensors");
+  model::RopeSettings rope = loaded.model->hyperparameters().rope;
+  EXPECT_FALSE(rope.round_ramp);
+  rope.round_ramp = true;
+  ops::Plan plan = loaded.model->plan();
+  plan.ropes = {model::make_rope(rope)};
+  for (const char* prompt : {"p1", "p7", "p70", "p600"}) {
+    const ops::ref::Rows logits = ops::ref::Interpreter(plan).run(oracle.prompt(prompt), 1);
+    EXPECT_LT(rel_rms(logits.values, expected.floats(fmt::format("{}.last_logits", prompt))), kTolerance) << prompt;
+  }
+}
+
 // The residual stream after every layer, and what attention and feed-forward added to it.
 class ReferenceLayers : public OracleTest {};
 
@@ -192,6 +214,9 @@ INSTANTIATE_TEST_SUITE_P(Dense, ReferenceLayers,
                          testing::Values(OracleRow{"gemma2", "BF16"}, OracleRow{"gemma3-text", "BF16"},
                                          OracleRow{"gemma4-e2b", "BF16"}, OracleRow{"qwen2-bias", "BF16"},
                                          OracleRow{"qwen3-dense", "BF16"}),
+                         [](const auto& row) { return oracle_row_name(row.param); });
+INSTANTIATE_TEST_SUITE_P(Mixture, ReferenceLayers,
+                         testing::Values(OracleRow{"qwen3-moe", "BF16"}, OracleRow{"gpt-oss", "MXFP4"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Llama, ReferenceLayers,
                          testing::Values(OracleRow{"llama-gqa-rope3", "F32"}, OracleRow{"llama-gqa-rope3", "BF16"}),

@@ -216,7 +216,7 @@ void Mixture::gather(const ops::Experts& step, const Dispatch& dispatch, const A
 }
 
 // A product of an expert's rows with weight_rows rows of the map.
-MatmulArgs Mixture::product_args(const BoundMatmul& m, int weight_row, int weight_rows, const float* bias,
+MatmulArgs Mixture::product_args(const BoundMatmul& m, std::int64_t weight_row, int weight_rows, const float* bias,
                                  const ActivationBuffer& in, int expert, float* out, std::size_t ld_out,
                                  std::byte* panel) const {
   MatmulArgs a = matmul_args(m, in, row_count(expert), out, ld_out, false, panel);
@@ -235,8 +235,11 @@ void Mixture::gate_up(const ops::Experts& step, const Network& n, int expert, in
   const ops::Experts::Weights& w = *n.weights;
   const auto act = gated_activation(step.activation).value();
   const bool fused = w.gate_up != nullptr;
-  const int gate_row = n.index * w.width * (fused ? 2 : 1), up_row = fused ? gate_row + w.width : gate_row;
-  const auto bias = [&](ops::WeightRef b) { return b == nullptr ? nullptr : float_data(b) + n.index * w.width; };
+  const std::int64_t gate_row = std::int64_t{n.index} * w.width * (fused ? 2 : 1);
+  const std::int64_t up_row = fused ? gate_row + w.width : gate_row;
+  const auto bias = [&](ops::WeightRef b) {
+    return b == nullptr ? nullptr : float_data(b) + std::ptrdiff_t{n.index} * w.width;
+  };
   const ActivationBuffer& out = mixture_.activated;
   float* const first = out.row(first_row(expert));
   const MatmulArgs gate = product_args(*n.gate, gate_row, w.width, bias(w.gate_bias), mixture_.input, expert, first,
@@ -276,9 +279,9 @@ void Mixture::quantise_activated(const ops::Experts& step, const Dispatch& dispa
 void Mixture::down(const Network& n, int expert, int group_begin, int group_end, int member) {
   const ops::Experts::Weights& w = *n.weights;
   const int outputs = static_cast<int>(w.down->rows() / w.count);
-  const float* bias = w.down_bias == nullptr ? nullptr : float_data(w.down_bias) + n.index * outputs;
+  const float* bias = w.down_bias == nullptr ? nullptr : float_data(w.down_bias) + std::ptrdiff_t{n.index} * outputs;
   const ActivationBuffer& out = mixture_.input;
-  const MatmulArgs a = product_args(*n.down, n.index * outputs, outputs, bias, mixture_.activated, expert,
+  const MatmulArgs a = product_args(*n.down, std::int64_t{n.index} * outputs, outputs, bias, mixture_.activated, expert,
                                     out.row(first_row(expert)), out.stride, panel(member, 0));
   n.down->kernel->run(a, group_begin, group_end);
 }

@@ -55,7 +55,7 @@ class Mixture {
   void for_groups(const ops::Experts& step, const Dispatch& dispatch, const BoundMatmul* Network::* product, int member,
                   F f);
 
-  MatmulArgs product_args(const BoundMatmul& m, int weight_row, int weight_rows, const float* bias,
+  MatmulArgs product_args(const BoundMatmul& m, std::int64_t weight_row, int weight_rows, const float* bias,
                           const ActivationBuffer& in, int expert, float* out, std::size_t ld_out,
                           std::byte* panel) const;
   void quantise(const BoundMatmul& reader, const ActivationBuffer& to, const float* x, int gathered, int expert);

@@ -65,6 +65,22 @@ std::vector<TensorRow> gated_tensors() {
   };
 }
 
+std::vector<TensorRow> expert_tensors() {
+  using enum Need;
+  constexpr Dim hidden = Dim::hidden, experts = Dim::experts, width = Dim::expert_width;
+  constexpr Transform as_is = Transform::none;
+  return {
+      {"blk.*.ffn_gate_inp.weight", "model.layers.*.mlp.gate.weight", experts, hidden},
+      {"blk.*.ffn_gate_inp.bias", "", Dim::none, experts, optional},
+      {"blk.*.ffn_gate_exps.weight", "", width, hidden, required, as_is, experts},
+      {"blk.*.ffn_gate_exps.bias", "", Dim::none, width, optional, as_is, experts},
+      {"blk.*.ffn_up_exps.weight", "", width, hidden, required, as_is, experts},
+      {"blk.*.ffn_up_exps.bias", "", Dim::none, width, optional, as_is, experts},
+      {"blk.*.ffn_down_exps.weight", "", hidden, width, required, as_is, experts},
+      {"blk.*.ffn_down_exps.bias", "", Dim::none, hidden, optional, as_is, experts},
+  };
+}
+
 std::vector<TensorRow> join(std::initializer_list<std::vector<TensorRow>> lists) {
   std::vector<TensorRow> all;
   for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
@@ -244,16 +260,57 @@ void DecoderWriter::add_normed_projection(std::string_view tensor, std::string_v
                               .rows = rows_});
 }
 
-void DecoderWriter::pre_norm_decoder() {
+void DecoderWriter::add_experts() {
+  const MixtureParameters& m = p_.mixture;
+  const ops::WeightRef gate_up = weight("blk.*.ffn_gate_up_exps", "weight");
+  const bool shared = m.shared_width > 0;
+  const ops::Route route{.weight = weight("blk.*.ffn_gate_inp", "weight"),
+                         .bias = weight("blk.*.ffn_gate_inp", "bias"),
+                         .shared_gate = weight("blk.*.ffn_gate_inp_shexp", "weight"),
+                         .scoring = m.scoring,
+                         .renormalise = m.renormalise,
+                         .shared = shared,
+                         .scale = m.scale,
+                         .used = m.used,
+                         .in = x_,
+                         .out = plan_.buffer("routes", 2 * (m.used + (shared ? 1 : 0))),
+                         .rows = rows_};
+  ops::Experts experts{
+      .activation = p_.activation, .slots = route.slots(), .in = x_, .routes = route.out, .out = h_, .rows = rows_};
+  experts.routed = {.gate = weight("blk.*.ffn_gate_exps", "weight"),
+                    .up = weight("blk.*.ffn_up_exps", "weight"),
+                    .gate_up = gate_up,
+                    .down = weight("blk.*.ffn_down_exps", "weight"),
+                    .gate_bias = weight("blk.*.ffn_gate_exps", "bias"),
+                    .up_bias = weight("blk.*.ffn_up_exps", "bias"),
+                    .down_bias = weight("blk.*.ffn_down_exps", "bias"),
+                    .count = m.experts,
+                    .width = m.width};
+  if (shared) {
+    experts.shared = {.gate = weight("blk.*.ffn_gate_shexp", "weight"),
+                      .up = weight("blk.*.ffn_up_shexp", "weight"),
+                      .down = weight("blk.*.ffn_down_shexp", "weight"),
+                      .count = 1,
+                      .width = m.shared_width};
+  }
+  plan_.add(route);
+  plan_.add(experts);
+}
+
+void DecoderWriter::pre_norm_decoder(std::string_view feed_forward_norm) {
   embed();
   for (int i = 0; i < p_.layer_count(); ++i) {
     begin_layer(i);
     norm("blk.*.attn_norm.weight");
     attention();
     add_projection("blk.*.attn_output");
-    norm("blk.*.ffn_norm.weight");
-    feed_forward();
-    add_projection("blk.*.ffn_down");
+    norm(feed_forward_norm);
+    if (weight("blk.*.ffn_gate_inp", "weight") != nullptr) {
+      add_experts();
+    } else {
+      feed_forward();
+      add_projection("blk.*.ffn_down");
+    }
   }
   head();
 }

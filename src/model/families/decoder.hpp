@@ -19,6 +19,7 @@ std::vector<TensorRow> sandwich_tensors();   // these, and the norms behind atte
 std::vector<TensorRow> attention_tensors();  // attn_q, attn_k, attn_v, attn_output
 std::vector<TensorRow> head_norm_tensors();  // norms over each head of q and k
 std::vector<TensorRow> gated_tensors();      // ffn_gate, ffn_up, ffn_down
+std::vector<TensorRow> expert_tensors();     // router, experts' gate, up and down, with biases where they are there
 std::vector<TensorRow> join(std::initializer_list<std::vector<TensorRow>> lists);
 
 // Writes a plan layer by layer. The residual stream is h; a part reads what the part before it left.
@@ -42,8 +43,11 @@ class DecoderWriter {
   void attention();
   // gated = act(W_gate x) * (W_up x), from ffn_gate and ffn_up, or both stacked in ffn_up.
   void feed_forward();
-  // All layers of a decoder that normalises what a part reads (attn_norm, ffn_norm), with its stem and head.
-  void pre_norm_decoder();
+  // h += the mixture of experts of x, with a shared expert where there is one.
+  void add_experts();
+  // All layers of a decoder that normalises what a part reads (attn_norm, ffn_norm), with its stem and head. The
+  // feed-forward part is a mixture of experts where there is a router.
+  void pre_norm_decoder(std::string_view feed_forward_norm = "blk.*.ffn_norm.weight");
   // The same for one that also normalises what a part adds (post_attention_norm, post_ffw_norm), as Gemma does.
   void sandwich_decoder();
   // h += W y + b, of what attention() or feed_forward() left. `tensor` without ".weight".
