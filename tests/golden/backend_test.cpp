@@ -31,8 +31,9 @@ auto dense_rows() {
   return testing::Values(
       OracleRow{"gemma2", "BF16", Noise::sensitive}, OracleRow{"gemma3-text", "BF16", Noise::sensitive},
       OracleRow{"gemma3-text", "Q8_0", Noise::sensitive}, OracleRow{"gemma4-e2b", "BF16", Noise::sensitive},
-      OracleRow{"phi3", "Q8_0"}, OracleRow{"qwen2-bias", "BF16"}, OracleRow{"qwen3-dense", "BF16"},
-      OracleRow{"qwen3-dense", "Q4_0"}, OracleRow{"qwen3-dense", "Q8_0"}, OracleRow{"smollm3-nope", "Q8_0"});
+      OracleRow{"gemma4-moe", "BF16", Noise::routed}, OracleRow{"phi3", "Q8_0"}, OracleRow{"qwen2-bias", "BF16"},
+      OracleRow{"qwen3-dense", "BF16"}, OracleRow{"qwen3-dense", "Q4_0"}, OracleRow{"qwen3-dense", "Q8_0"},
+      OracleRow{"smollm3-nope", "Q8_0"});
 }
 
 auto mixture_rows() {

@@ -43,9 +43,10 @@ INSTANTIATE_TEST_SUITE_P(Llama, Reference,
 INSTANTIATE_TEST_SUITE_P(Dense, Reference,
                          testing::Values(OracleRow{"gemma2", "BF16"}, OracleRow{"gemma3-text", "BF16"},
                                          OracleRow{"gemma3-text", "Q8_0"}, OracleRow{"gemma4-e2b", "BF16"},
-                                         OracleRow{"phi3", "Q8_0"}, OracleRow{"qwen2-bias", "BF16"},
-                                         OracleRow{"qwen3-dense", "BF16"}, OracleRow{"qwen3-dense", "Q4_0"},
-                                         OracleRow{"qwen3-dense", "Q8_0"}, OracleRow{"smollm3-nope", "Q8_0"}),
+                                         OracleRow{"gemma4-moe", "BF16"}, OracleRow{"phi3", "Q8_0"},
+                                         OracleRow{"qwen2-bias", "BF16"}, OracleRow{"qwen3-dense", "BF16"},
+                                         OracleRow{"qwen3-dense", "Q4_0"}, OracleRow{"qwen3-dense", "Q8_0"},
+                                         OracleRow{"smollm3-nope", "Q8_0"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 
 INSTANTIATE_TEST_SUITE_P(Mixture, Reference,

@@ -261,25 +261,44 @@ void DecoderWriter::add_normed_projection(std::string_view tensor, std::string_v
 }
 
 void DecoderWriter::add_experts() {
+  route({}, x_);
+  run_experts(h_, true);
+}
+
+// `how` may hold scales; the rest follows from the tensors.
+void DecoderWriter::route(ops::Route how, ops::BufferId in) {
   const MixtureParameters& m = p_.mixture;
-  const ops::WeightRef gate_up = weight("blk.*.ffn_gate_up_exps", "weight");
+  how.weight = weight("blk.*.ffn_gate_inp", "weight");
+  how.bias = weight("blk.*.ffn_gate_inp", "bias");
+  how.shared_gate = weight("blk.*.ffn_gate_inp_shexp", "weight");
+  how.scoring = m.scoring;
+  how.renormalise = m.renormalise;
+  how.shared = m.shared_width > 0;
+  how.scale = m.scale;
+  how.used = m.used;
+  how.in = in;
+  how.out = routes();
+  how.rows = rows_;
+  plan_.add(how);
+}
+
+ops::BufferId DecoderWriter::routes() {
+  return plan_.buffer("routes", 2 * (p_.mixture.used + (p_.mixture.shared_width > 0 ? 1 : 0)));
+}
+
+void DecoderWriter::run_experts(ops::BufferId out, bool add) {
+  const MixtureParameters& m = p_.mixture;
   const bool shared = m.shared_width > 0;
-  const ops::Route route{.weight = weight("blk.*.ffn_gate_inp", "weight"),
-                         .bias = weight("blk.*.ffn_gate_inp", "bias"),
-                         .shared_gate = weight("blk.*.ffn_gate_inp_shexp", "weight"),
-                         .scoring = m.scoring,
-                         .renormalise = m.renormalise,
-                         .shared = shared,
-                         .scale = m.scale,
-                         .used = m.used,
-                         .in = x_,
-                         .out = plan_.buffer("routes", 2 * (m.used + (shared ? 1 : 0))),
-                         .rows = rows_};
-  ops::Experts experts{
-      .activation = p_.activation, .slots = route.slots(), .in = x_, .routes = route.out, .out = h_, .rows = rows_};
+  ops::Experts experts{.activation = p_.activation,
+                       .add = add,
+                       .slots = m.used + (shared ? 1 : 0),
+                       .in = x_,
+                       .routes = routes(),
+                       .out = out,
+                       .rows = rows_};
   experts.routed = {.gate = weight("blk.*.ffn_gate_exps", "weight"),
                     .up = weight("blk.*.ffn_up_exps", "weight"),
-                    .gate_up = gate_up,
+                    .gate_up = weight("blk.*.ffn_gate_up_exps", "weight"),
                     .down = weight("blk.*.ffn_down_exps", "weight"),
                     .gate_bias = weight("blk.*.ffn_gate_exps", "bias"),
                     .up_bias = weight("blk.*.ffn_up_exps", "bias"),
@@ -293,8 +312,33 @@ void DecoderWriter::add_experts() {
                       .count = 1,
                       .width = m.shared_width};
   }
-  plan_.add(route);
   plan_.add(experts);
+}
+
+void DecoderWriter::add_normed_mixture(float scale) {
+  const ops::BufferId dense = plan_.buffer("dense", p_.hidden_size), mixed = plan_.buffer("mixed", p_.hidden_size);
+  const ops::BufferId routed = plan_.buffer("routed", p_.hidden_size);
+  plan_.add(ops::ProjectAdd{
+      .weight = weight("blk.*.ffn_down", "weight"), .add = false, .in = mixed_, .out = dense, .rows = rows_});
+  plan_.add(
+      ops::Norm{.norm = norm_spec("blk.*.post_ffw_norm_1.weight", layer_), .in = dense, .out = mixed, .rows = rows_});
+  plan_.add(ops::Norm{.norm = norm_spec("blk.*.ffn_gate_inp.scale", layer_), .in = h_, .out = x_, .rows = rows_});
+  route({.expert_scale = weight("blk.*.ffn_down_exps", "scale"),
+         .logit_scale = 1.0f / std::sqrt(static_cast<float>(p_.hidden_size))},
+        x_);
+  norm("blk.*.pre_ffw_norm_2.weight");
+  run_experts(routed, false);
+  plan_.add(ops::ResidualNorm{
+      .residual = mixed,
+      .addends = {{.in = routed, .has_norm = true, .norm = norm_spec("blk.*.post_ffw_norm_2.weight", layer_)}},
+      .norm = {},
+      .rows = rows_});
+  plan_.add(ops::ResidualNorm{
+      .residual = h_,
+      .addends = {{.in = mixed, .has_norm = true, .norm = norm_spec("blk.*.post_ffw_norm.weight", layer_)}},
+      .scale = scale,
+      .norm = {},
+      .rows = rows_});
 }
 
 void DecoderWriter::pre_norm_decoder(std::string_view feed_forward_norm) {

@@ -54,6 +54,9 @@ class DecoderWriter {
   void add_projection(std::string_view tensor);
   // h = (h + post_norm(W y + b)) * scale
   void add_normed_projection(std::string_view tensor, std::string_view post_norm, float scale = 1.0f);
+  // h = (h + post_ffw_norm(post_1(W_down gated) + post_2(experts))) * scale, with Gemma 4's router: behind
+  // feed_forward().
+  void add_normed_mixture(float scale);
   // Per-layer embeddings, from each token's row of a table and from h; behind embed().
   void layer_inputs();
   // gated = act(W_inp h) * (the layer's part of these)
@@ -64,6 +67,9 @@ class DecoderWriter {
  private:
   ops::NormSpec norm_spec(std::string_view weight, int layer) const;
   int rope_of(const LayerParameters& layer) const;
+  void route(ops::Route how, ops::BufferId in);
+  ops::BufferId routes();
+  void run_experts(ops::BufferId out, bool add);  // of x
   ops::WeightRef weight(std::string_view tensor, std::string_view suffix) const;
 
   const Hyperparameters& p_;

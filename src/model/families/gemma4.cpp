@@ -26,7 +26,7 @@ namespace adze::model::family {
 namespace {
 
 constexpr std::string_view kKnown[] = {"attention.sliding_window", "attention.sliding_window_pattern",
-                                       "attention.shared_kv_layers", "final_logit_softcapping"};
+                                       "attention.shared_kv_layers", "final_logit_softcapping", "expert_count"};
 
 Status read_sliding_layers(const ConfigReader& reader, Hyperparameters& p) {
   ADZE_TRY(const std::int64_t window, reader.integer("attention.sliding_window", {1, limits::kMaxContext}));
@@ -80,6 +80,12 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
   ADZE_TRY(p.final_softcap, reader.number_or("final_logit_softcapping", 0.0f, {-1.0, 1e6}));
   ADZE_TRY(const std::int64_t width, reader.integer_or("embedding_length_per_layer_input", 0, {0, limits::kMaxHidden}));
   p.layer_input_size = static_cast<int>(width);
+  ADZE_TRY(const std::int64_t experts, reader.integer_or("expert_count", 0, {0, limits::kMaxExperts}));
+  if (experts > 0) {
+    ADZE_TRY(p.mixture, read_mixture(reader));
+    ADZE_TRY_STATUS(reader.refuse_unless("embedding_length_per_layer_input", 0, "experts beside per-layer embeddings"));
+    ADZE_TRY_STATUS(reader.refuse_unless("expert_shared_feed_forward_length", 0, "a shared expert"));
+  }
   p.embedding_scale = std::sqrt(static_cast<float>(p.hidden_size));
   p.attention_scale = 1.0f;
   p.value_norm = true;
@@ -109,7 +115,21 @@ std::vector<TensorRow> tensors(const Hyperparameters& p) {
       {"blk.*.proj.weight", "model.layers.*.per_layer_projection.weight", hidden, input},
       {"blk.*.post_norm.weight", "model.layers.*.post_per_layer_input_norm.weight", none, hidden},
   };
-  return join({frame, own, p.layer_input_size > 0 ? layer_inputs : std::vector<TensorRow>{}});
+  constexpr Dim experts = Dim::experts;
+  const std::vector<TensorRow> mixture{
+      {"blk.*.ffn_gate_inp.weight", "model.layers.*.router.proj.weight", experts, hidden},
+      {"blk.*.ffn_gate_inp.scale", "model.layers.*.router.scale", none, hidden},
+      {"blk.*.ffn_gate_up_exps.weight", "model.layers.*.experts.gate_up_proj", Dim::fused_expert_width, hidden,
+       required, Transform::none, experts},
+      {"blk.*.ffn_down_exps.weight", "model.layers.*.experts.down_proj", hidden, Dim::expert_width, required,
+       Transform::none, experts},
+      {"blk.*.ffn_down_exps.scale", "model.layers.*.router.per_expert_scale", none, experts},
+      {"blk.*.post_ffw_norm_1.weight", "model.layers.*.post_feedforward_layernorm_1.weight", none, hidden},
+      {"blk.*.pre_ffw_norm_2.weight", "model.layers.*.pre_feedforward_layernorm_2.weight", none, hidden},
+      {"blk.*.post_ffw_norm_2.weight", "model.layers.*.post_feedforward_layernorm_2.weight", none, hidden},
+  };
+  const std::vector<TensorRow> nothing;
+  return join({frame, own, p.layer_input_size > 0 ? layer_inputs : nothing, p.mixture.experts > 0 ? mixture : nothing});
 }
 
 void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
@@ -125,7 +145,9 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
     decoder.add_normed_projection("blk.*.attn_output", "blk.*.post_attention_norm.weight");
     decoder.norm("blk.*.ffn_norm.weight");
     decoder.feed_forward();
-    if (p.layer_input_size == 0) {
+    if (p.mixture.experts > 0) {
+      decoder.add_normed_mixture(scale);
+    } else if (p.layer_input_size == 0) {
       decoder.add_normed_projection("blk.*.ffn_down", "blk.*.post_ffw_norm.weight", scale);
     } else {
       decoder.add_normed_projection("blk.*.ffn_down", "blk.*.post_ffw_norm.weight");
