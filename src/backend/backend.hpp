@@ -28,6 +28,7 @@ struct PrepareOptions {
   int threads = 0;             // 0: as many as the process may use
   int max_batch_rows = 256;    // rows of one run(); scratch is sized by it
   std::int64_t max_pages = 0;  // pages of KV that the pool may hand out
+  int max_slots = 1;           // sequences whose recurrent state is kept; nothing for a plan without recurrent layers
 };
 
 // One row of a ragged batch: a prompt token, a decoded token, or (later) a draft to verify.
@@ -38,12 +39,16 @@ struct Row {
   bool wants_logits = false;
 };
 
-// The page table of one sequence: page i holds positions [i * kPageTokens, (i + 1) * kPageTokens).
+// The page table of one sequence: page i holds positions [i * kPageTokens, (i + 1) * kPageTokens). And the slot of its
+// recurrent state, for a plan that has one.
 struct SequencePages {
   std::span<const std::int32_t> pages;
+  std::int32_t slot = 0;
 };
 
 // Rows of one sequence stand together, positions ascending by one; every earlier position of the sequence has been run.
+// A recurrent state cannot go back: a sequence goes on where its slot stands, or begins again at position 0, which
+// clears the slot. Sequences with rows in a batch have slots of their own.
 struct Batch {
   std::span<const Row> rows;
   std::span<const SequencePages> sequences;
@@ -66,10 +71,12 @@ struct Schedule {
 };
 
 struct MemoryUse {
-  std::uint64_t weight_bytes = 0;       // mapped, shared with other processes
-  std::uint64_t scratch_bytes = 0;      // private, allocated by prepare()
-  std::uint64_t bytes_per_page = 0;     // over all layers
-  std::uint64_t kv_bytes_reserved = 0;  // max_pages * bytes_per_page; touched as pages are used
+  std::uint64_t weight_bytes = 0;          // mapped, shared with other processes
+  std::uint64_t scratch_bytes = 0;         // private, allocated by prepare()
+  std::uint64_t bytes_per_page = 0;        // over all layers
+  std::uint64_t kv_bytes_reserved = 0;     // max_pages * bytes_per_page; touched as pages are used
+  std::uint64_t bytes_per_slot = 0;        // recurrent state of one sequence; 0: the plan has none
+  std::uint64_t state_bytes_reserved = 0;  // max_slots * bytes_per_slot
 };
 
 // Sees every buffer of the plan after the step that wrote it, for debugging: rows [T, width], row-major.
@@ -85,8 +92,9 @@ class Prepared {
   virtual MemoryUse memory() const = 0;
 
   // Computes the batch and appends its K and V. Errors: invalid_argument (more rows than max_batch_rows, a token
-  // outside the vocabulary, a position outside its pages or the plan's context), non_finite (a wanted logit is NaN or
-  // infinite).
+  // outside the vocabulary, a position outside its pages or the plan's context, a slot that does not exist or stands
+  // elsewhere), non_finite (a wanted logit is NaN or infinite). Recurrent states have moved on unless the argument was
+  // invalid.
   virtual Status run(const Batch& batch) = 0;
   // float32 [vocabulary] of the i-th row of the last batch that wanted logits; valid until the next run().
   virtual std::span<const float> logits(int wanted) const = 0;

@@ -24,6 +24,7 @@ inline constexpr std::int64_t kMaxLayers = 1024;
 inline constexpr std::int64_t kMaxHidden = 1 << 17;
 inline constexpr std::int64_t kMaxHeads = 1024;
 inline constexpr std::int64_t kMaxHeadSize = 1024;
+inline constexpr std::int64_t kMaxConvolution = 32;  // positions that a recurrent layer's convolution spans
 inline constexpr std::int64_t kMaxFeedForward = 1 << 20;
 inline constexpr std::int64_t kMaxExperts = 4096;
 inline constexpr std::int64_t kMaxExpertsUsed = 64;  // by one token

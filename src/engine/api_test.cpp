@@ -16,14 +16,16 @@ using engine::ScriptedBackend;
 // An engine of `context` positions over a scripted model; `backend` looks at what the model was asked to do.
 struct Scripted {
   explicit Scripted(ScriptedBackend::Model model, std::int64_t context = 1024, int chunk = 64,
-                    engine::Host host = engine::system_host())
+                    engine::Host host = engine::system_host(), std::int32_t slots = 0)
       : tokenizer(engine::test_vocabulary({})) {
     engine::CoreParts parts;
     const auto pages = static_cast<std::int32_t>((context + 63) / 64);
-    auto made = std::make_unique<ScriptedBackend>(
-        engine::ScriptedOptions{
-            .vocabulary = tokenizer->size(), .context = context, .max_batch_rows = chunk, .pages = pages},
-        std::move(model));
+    auto made = std::make_unique<ScriptedBackend>(engine::ScriptedOptions{.vocabulary = tokenizer->size(),
+                                                                          .context = context,
+                                                                          .max_batch_rows = chunk,
+                                                                          .pages = pages,
+                                                                          .slots = slots},
+                                                  std::move(model));
     backend = made.get();
     parts.backend = std::move(made);
     parts.tokenizer = tokenizer;
@@ -34,6 +36,7 @@ struct Scripted {
     parts.info.context = context;
     parts.max_batch_rows = chunk;
     parts.pages = pages;
+    parts.slots = slots;
     engine = std::make_unique<Engine>(EngineImpl::assemble(std::move(parts)));
   }
 
@@ -312,6 +315,70 @@ TEST(Conversation, IdleOnesGiveTheirMemory) {
     }
   }
   EXPECT_TRUE(s.engine->generate(std::vector<std::int32_t>(1000, 1), greedy(3), nullptr));
+}
+
+// A model with recurrent layers: states cannot go back, so a conversation goes on exactly where it stands or is
+// computed from its start. The scripted backend checks that a state is never asked for anything else.
+struct Recurrent : Scripted {
+  explicit Recurrent(ScriptedBackend::Model model, std::int32_t slots = 2)
+      : Scripted(std::move(model), 4096, 64, engine::system_host(), slots) {}
+};
+
+TEST(RecurrentConversation, GoesOnWhereItStands) {
+  Recurrent s(ScriptedBackend::noise(3));
+  auto kept = s.engine->start_conversation().value();
+  for (int turn = 0; turn < 4; ++turn) {
+    const std::string user = "turn " + std::to_string(turn);
+    auto fresh = s.engine->start_conversation().value();
+    fresh.set_messages(kept.messages());
+    const auto seed = static_cast<std::uint64_t>(turn);
+    const auto a = kept.say(user, sampled(seed, 30), nullptr);
+    const auto b = fresh.say(user, sampled(seed, 30), nullptr);
+    ASSERT_TRUE(a && b);
+    EXPECT_EQ(a->ids, b->ids);
+    EXPECT_EQ(a->logits_hash, b->logits_hash);
+  }
+}
+
+TEST(RecurrentConversation, KeepsAllThatWasComputedOrNothing) {
+  Recurrent s(ScriptedBackend::play({}, 0, 66));  // "B" for ever
+  auto conversation = s.engine->start_conversation().value();
+  ASSERT_TRUE(conversation.say("Hi", greedy(5), nullptr));
+  const std::int64_t computed = conversation.tokens_in_context() - 1;  // the last answer's token waits
+  EXPECT_EQ(conversation.say("And?", greedy(5), nullptr)->statistics.reused_tokens, computed);
+  auto messages = conversation.messages();
+  messages[0].content = "He";  // an earlier turn is another: nothing can be used
+  conversation.set_messages(messages);
+  EXPECT_EQ(conversation.say("So?", greedy(5), nullptr)->statistics.reused_tokens, 0);
+  // The same prompt once more, whose last position has been computed and whose logits are wanted.
+  messages = conversation.messages();
+  messages.resize(messages.size() - 2);
+  conversation.set_messages(messages);
+  EXPECT_EQ(conversation.say("So?", greedy(5), nullptr)->statistics.reused_tokens, 0);
+}
+
+TEST(RecurrentConversation, MoreOfThemThanSlots) {
+  Recurrent s(ScriptedBackend::noise(8), 1);
+  std::vector<Conversation> conversations;
+  for (int i = 0; i < 3; ++i) conversations.push_back(s.engine->start_conversation().value());
+  for (int turn = 0; turn < 2; ++turn) {
+    for (Conversation& conversation : conversations) {
+      const auto answer = conversation.say("turn", sampled(1, 10), nullptr);
+      ASSERT_TRUE(answer) << answer.error().message;
+      EXPECT_EQ(answer->statistics.reused_tokens, 0);
+    }
+  }
+  EXPECT_TRUE(s.engine->generate(kPrompt, greedy(3), nullptr));
+}
+
+TEST(RecurrentConversation, AfterAnErrorTheStateIsNotTrusted) {
+  Recurrent s(ScriptedBackend::play({}, 0, 66));
+  auto conversation = s.engine->start_conversation().value();
+  ASSERT_TRUE(conversation.say("Hi", greedy(3), nullptr));
+  s.backend->fail_next_run({ErrorCode::non_finite, "NaN", ""});
+  EXPECT_FALSE(conversation.say("And?", greedy(3), nullptr));
+  EXPECT_EQ(conversation.say("And?", greedy(3), nullptr)->statistics.reused_tokens, 0);
+  EXPECT_GT(conversation.say("So?", greedy(3), nullptr)->statistics.reused_tokens, 0);
 }
 
 TEST(Conversation, MayOutliveTheEngine) {

@@ -52,7 +52,7 @@ void Conversation::set_thinking(Thinking thinking) { impl_->thinking = thinking;
 
 void Conversation::clear() {
   impl_->messages.clear();
-  impl_->sequence.kv.truncate(0);
+  impl_->sequence.forget();
   impl_->sequence.ids.clear();
 }
 

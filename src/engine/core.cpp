@@ -33,9 +33,12 @@ class Observing {
 Core::Core(CoreParts parts)
     : parts_(std::move(parts)),
       pool_(parts_.pages),
+      slots_(parts_.slots),
       loop_(*parts_.backend, parts_.max_batch_rows, parts_.info.vocabulary, parts_.info.context) {}
 
-Sequence Core::new_sequence() { return {.ids = {}, .kv = cache::PageTable(pool_, backend::kPageTokens)}; }
+Sequence Core::new_sequence() {
+  return {.ids = {}, .kv = cache::PageTable(pool_, backend::kPageTokens), .state = cache::StateSlot(slots_)};
+}
 
 Status Core::check_ids(std::span<const std::int32_t> ids) const {
   if (ids.empty()) return fail(ErrorCode::invalid_argument, "there are no tokens to start from", "give at least one");
@@ -52,9 +55,10 @@ void Core::make_room(const Sequence& sequence, std::int64_t length) {
   const std::int64_t missing = length - sequence.kv.room();
   const auto pages =
       static_cast<std::int32_t>(std::max<std::int64_t>((missing + backend::kPageTokens - 1) / backend::kPageTokens, 0));
+  const std::int32_t slots = sequence.state.needed() && !sequence.state.held() ? 1 : 0;
   for (Sequence* other : idle_) {
-    if (pool_.available() >= pages) return;
-    if (other != &sequence) other->kv.truncate(0);
+    if (pool_.available() >= pages && slots_.available() >= slots) return;
+    if (other != &sequence) other->forget();
   }
 }
 

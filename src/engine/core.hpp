@@ -12,6 +12,7 @@
 #include "adze/adze.hpp"
 #include "backend/backend.hpp"
 #include "cache/page_pool.hpp"
+#include "cache/slot_pool.hpp"
 #include "engine/host.hpp"
 #include "engine/step_loop.hpp"
 #include "ops/plan.hpp"
@@ -34,6 +35,7 @@ struct CoreParts {
   ModelInfo info;  // vocabulary and context are read from it
   int max_batch_rows = 0;
   std::int32_t pages = 0;  // what the backend was prepared with
+  std::int32_t slots = 0;  // the same; 0 for a model without recurrent layers
 };
 
 class Core {
@@ -43,6 +45,7 @@ class Core {
   const CoreParts& parts() const { return parts_; }
   const ModelInfo& info() const { return parts_.info; }
   cache::PagePool& pool() { return pool_; }
+  cache::SlotPool& slots() { return slots_; }
 
   Sequence new_sequence();
   // A sequence of a conversation may lose its computed positions whenever it is not the one that runs.
@@ -60,11 +63,12 @@ class Core {
   Result<Request> make_request(const GenerateOptions& options, std::uint64_t seed);
   Result<std::vector<std::int32_t>> dry_breakers(const std::vector<std::string>& texts);
   Status check_ids(std::span<const std::int32_t> ids) const;
-  // Takes pages from idle sequences, the longest unused first, until `sequence` can grow to `length`.
+  // Takes pages and slots from idle sequences, the longest unused first, until `sequence` can grow to `length`.
   void make_room(const Sequence& sequence, std::int64_t length);
 
   CoreParts parts_;
   cache::PagePool pool_;
+  cache::SlotPool slots_;
   StepLoop loop_;
   std::vector<Sequence*> idle_;             // the longest unused first
   std::vector<std::string> breaker_texts_;  // what breaker_ids_ was made from

@@ -10,20 +10,23 @@
 namespace adze::engine {
 
 LayerRecorder::LayerRecorder(const ops::Plan& plan) : names_(plan.steps.size()) {
-  std::vector<bool> from_attention(plan.buffers.size(), false);  // per buffer: whether an Attend wrote it last
+  std::vector<std::string_view> mixer(plan.buffers.size());  // per buffer: what wrote it, when it was a mixer
   std::size_t last_of_layer = names_.size();
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     const int layer = plan.step_layers[s];
     if (std::holds_alternative<ops::Embed>(plan.steps[s])) names_[s].stream = "embed";
     if (const auto* attend = std::get_if<ops::Attend>(&plan.steps[s])) {
-      from_attention[static_cast<std::size_t>(attend->out)] = true;
+      mixer[static_cast<std::size_t>(attend->out)] = "self_attn";
+    }
+    if (const auto* delta = std::get_if<ops::DeltaOut>(&plan.steps[s])) {
+      mixer[static_cast<std::size_t>(delta->out)] = "linear_attn";
     }
     const auto* project = std::get_if<ops::ProjectAdd>(&plan.steps[s]);
     const auto* experts = std::get_if<ops::Experts>(&plan.steps[s]);
     const bool adds = (project != nullptr && project->add) || (experts != nullptr && experts->add);
     if (!adds || layer < 0) continue;
-    const bool attention = project != nullptr && from_attention[static_cast<std::size_t>(project->in)];
-    names_[s].difference = fmt::format("layer.{}.{}", layer, attention ? "self_attn" : "mlp");
+    const std::string_view from = project == nullptr ? "" : mixer[static_cast<std::size_t>(project->in)];
+    names_[s].difference = fmt::format("layer.{}.{}", layer, from.empty() ? "mlp" : from);
     names_[s].stream = fmt::format("layer.{}.out", layer);
     // Only the layer's last addition leaves its output.
     if (last_of_layer < s && plan.step_layers[last_of_layer] == layer) names_[last_of_layer].stream.clear();

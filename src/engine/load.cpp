@@ -16,6 +16,9 @@ namespace {
 // grow with it. 96 are eight full tiles of the widest kernels.
 constexpr int kDefaultChunk = 96;
 
+// Sequences whose recurrent state is kept: a conversation, and one that is asked something between its turns.
+constexpr int kStateSlots = 2;
+
 // The context that automatic sizing leaves other programs: an eighth of what is available.
 std::uint64_t with_headroom(std::uint64_t available) { return available - available / 8; }
 
@@ -70,6 +73,7 @@ backend::PrepareOptions prepare_options(const LoadOptions& options, std::int64_t
   prepare.max_batch_rows =
       static_cast<int>(std::min<std::int64_t>(options.chunk > 0 ? options.chunk : kDefaultChunk, context));
   prepare.max_pages = pages_for(context);
+  prepare.max_slots = kStateSlots;
   return prepare;
 }
 
@@ -77,8 +81,10 @@ backend::PrepareOptions prepare_options(const LoadOptions& options, std::int64_t
 Result<std::int64_t> choose_context(const model::Model& model, const LoadOptions& options) {
   const std::int64_t wanted = model.plan().context_length;
   const backend::MemoryUse use = backend::estimate_memory(model.plan(), prepare_options(options, wanted));
-  const MemoryNeed need{
-      .weights = use.weight_bytes, .scratch = use.scratch_bytes, .bytes_per_page = use.bytes_per_page};
+  const MemoryNeed need{.weights = use.weight_bytes,
+                        .scratch = use.scratch_bytes,
+                        .states = use.state_bytes_reserved,
+                        .bytes_per_page = use.bytes_per_page};
   const std::uint64_t available = available_memory();
   const bool automatic = options.context == 0;
   return fit_context(need, wanted, automatic, automatic ? with_headroom(available) : available);
@@ -180,6 +186,7 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   ADZE_TRY(parts.backend, backend::prepare(model->plan(), prepare));
   parts.max_batch_rows = prepare.max_batch_rows;
   parts.pages = static_cast<std::int32_t>(prepare.max_pages);
+  parts.slots = model->plan().state_layers.empty() ? 0 : prepare.max_slots;
   parts.defaults = default_options(model->generation_defaults());
   parts.template_time = options.template_time;
   const bool shrunk = options.context == 0 && context < model->hyperparameters().context_length;

@@ -96,7 +96,8 @@ std::uint64_t available_memory(const std::filesystem::path& root) {
 
 Result<std::int64_t> fit_context(const MemoryNeed& need, std::int64_t wanted, bool may_shrink,
                                  std::uint64_t available) {
-  const std::uint64_t fixed = need.weights + need.scratch;
+  const std::uint64_t working = need.scratch + need.states;
+  const std::uint64_t fixed = need.weights + working;
   const auto page_tokens = static_cast<std::uint64_t>(backend::kPageTokens);
   const std::uint64_t wanted_pages = (static_cast<std::uint64_t>(wanted) + page_tokens - 1) / page_tokens;
   const std::uint64_t room = available - std::min(available, fixed);
@@ -107,7 +108,7 @@ Result<std::int64_t> fit_context(const MemoryNeed& need, std::int64_t wanted, bo
   const std::string what = fmt::format(
       "a context of {} tokens needs {} ({} of weights, {} of KV cache, {} of working memory), but {} is available",
       wanted, format_bytes(fixed + wanted_pages * need.bytes_per_page), format_bytes(need.weights),
-      format_bytes(wanted_pages * need.bytes_per_page), format_bytes(need.scratch), format_bytes(available));
+      format_bytes(wanted_pages * need.bytes_per_page), format_bytes(working), format_bytes(available));
   if (pages == 0) {
     return fail(ErrorCode::out_of_memory, what, "no context fits: free memory, or take a smaller model");
   }

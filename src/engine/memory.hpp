@@ -18,6 +18,7 @@ std::uint64_t available_memory(const std::filesystem::path& root = "/");
 struct MemoryNeed {
   std::uint64_t weights = 0;  // mapped weights too: a model whose weights are read from disk for each token is no use
   std::uint64_t scratch = 0;
+  std::uint64_t states = 0;  // recurrent ones, all slots
   std::uint64_t bytes_per_page = 0;
 };
 

@@ -42,6 +42,9 @@ struct WeightsOf {
     }
     return list;
   }
+  WeightList operator()(const ops::DeltaPrep& s) const { return {s.convolution, s.rate, s.dt_bias}; }
+  WeightList operator()(const ops::DeltaScan&) const { return {}; }
+  WeightList operator()(const ops::DeltaOut& s) const { return {s.norm.weight}; }
   WeightList operator()(const ops::Head& s) const { return {s.norm.weight, s.weight, s.bias}; }
 };
 
@@ -126,9 +129,11 @@ std::string plan_text(const ModelInfo& info, const ops::Plan& plan, const backen
       fmt::format("{}: {}, {} layers, {} steps\n", info.name, info.architecture, info.layers, plan.steps.size());
   out += fmt::format("backend {}; numeric class {}\nroute {}\n", schedule.backend, schedule.numeric_class,
                      to_hex(schedule.route));
-  out += fmt::format("memory: weights {}, working {}, KV {} per token ({} for the context of {})\n",
+  out += fmt::format("memory: weights {}, working {}, KV {} per token ({} for the context of {})",
                      format_bytes(memory.weight_bytes), format_bytes(memory.scratch_bytes),
                      format_bytes(info.kv_bytes_per_token), format_bytes(memory.kv_bytes_reserved), info.context);
+  if (memory.bytes_per_slot > 0) out += fmt::format(", recurrent state {}", format_bytes(memory.bytes_per_slot));
+  out += '\n';
   // Neighbouring layers whose text is the same are told once.
   struct Section {
     int first = 0, last = 0;
@@ -183,7 +188,9 @@ std::string plan_json(const ModelInfo& info, const ops::Plan& plan, const backen
                     {"scratch_bytes", memory.scratch_bytes},
                     {"bytes_per_page", memory.bytes_per_page},
                     {"page_tokens", backend::kPageTokens},
-                    {"kv_bytes_reserved", memory.kv_bytes_reserved}}},
+                    {"kv_bytes_reserved", memory.kv_bytes_reserved},
+                    {"bytes_per_slot", memory.bytes_per_slot},
+                    {"state_bytes_reserved", memory.state_bytes_reserved}}},
                   {"dispatches", std::move(dispatches)},
                   {"steps", std::move(steps)}};
   // Names come from files: bytes that are not UTF-8 are replaced, never thrown on.

@@ -12,14 +12,19 @@ namespace adze::engine {
 ScriptedBackend::ScriptedBackend(ScriptedOptions options, Model model)
     : options_(options),
       model_(std::move(model)),
-      cells_(static_cast<std::size_t>(options.pages) * backend::kPageTokens, -1) {
+      cells_(static_cast<std::size_t>(options.pages) * backend::kPageTokens, -1),
+      states_(static_cast<std::size_t>(options.slots)) {
   schedule_.backend = "scripted";
   schedule_.numeric_class = "scripted";
 }
 
 backend::MemoryUse ScriptedBackend::memory() const {
   const std::uint64_t page = backend::kPageTokens * sizeof(std::int32_t);
-  return {.bytes_per_page = page, .kv_bytes_reserved = page * static_cast<std::uint64_t>(options_.pages)};
+  const std::uint64_t slot = options_.slots > 0 ? static_cast<std::uint64_t>(options_.context) * 4 : 0;
+  return {.bytes_per_page = page,
+          .kv_bytes_reserved = page * static_cast<std::uint64_t>(options_.pages),
+          .bytes_per_slot = slot,
+          .state_bytes_reserved = slot * static_cast<std::uint64_t>(options_.slots)};
 }
 
 std::int32_t& ScriptedBackend::cell(const backend::SequencePages& sequence, std::int32_t position) {
@@ -29,6 +34,16 @@ std::int32_t& ScriptedBackend::cell(const backend::SequencePages& sequence, std:
   ADZE_CHECK(index >= 0 && index < options_.pages, "page {} of {}", index, options_.pages);
   return cells_[static_cast<std::size_t>(index) * backend::kPageTokens +
                 static_cast<std::size_t>(position % backend::kPageTokens)];
+}
+
+// Without slots there is no state, as in a model of attention alone.
+void ScriptedBackend::move_state(const backend::SequencePages& sequence, const backend::Row& row) {
+  if (states_.empty()) return;
+  ADZE_CHECK(sequence.slot >= 0 && sequence.slot < options_.slots, "slot {} of {}", sequence.slot, options_.slots);
+  std::vector<std::int32_t>& state = states_[static_cast<std::size_t>(sequence.slot)];
+  if (row.position == 0) state.clear();
+  ADZE_CHECK(std::ssize(state) == row.position, "position {} after a state of {}", row.position, state.size());
+  state.push_back(row.token);
 }
 
 Status ScriptedBackend::run(const backend::Batch& batch) {
@@ -43,11 +58,16 @@ Status ScriptedBackend::run(const backend::Batch& batch) {
     ADZE_CHECK(row.position < options_.context, "position {} of {}", row.position, options_.context);
     const backend::SequencePages& sequence = batch.sequences[static_cast<std::size_t>(row.sequence)];
     cell(sequence, row.position) = row.token;
+    move_state(sequence, row);
     if (!row.wants_logits) continue;
     history.clear();
     for (std::int32_t position = 0; position <= row.position; ++position) {
       history.push_back(cell(sequence, position));
       ADZE_CHECK(history.back() >= 0, "position {} was never computed", position);
+    }
+    if (!states_.empty()) {
+      ADZE_CHECK(history == states_[static_cast<std::size_t>(sequence.slot)], "slot {} holds another text",
+                 sequence.slot);
     }
     logits_.emplace_back(static_cast<std::size_t>(options_.vocabulary));
     model_(history, logits_.back());

@@ -20,6 +20,7 @@ struct ScriptedOptions {
   std::int64_t context = 0;
   int max_batch_rows = 256;
   std::int32_t pages = 0;
+  std::int32_t slots = 0;  // more: behaves as a recurrent model, whose state only goes forward
 };
 
 class ScriptedBackend final : public backend::Prepared {
@@ -47,11 +48,13 @@ class ScriptedBackend final : public backend::Prepared {
 
  private:
   std::int32_t& cell(const backend::SequencePages& sequence, std::int32_t position);
+  void move_state(const backend::SequencePages& sequence, const backend::Row& row);
 
   ScriptedOptions options_;
   Model model_;
   backend::Schedule schedule_;
   std::vector<std::int32_t> cells_;  // [pages, kPageTokens]: the token at each position, -1 where nothing was stored
+  std::vector<std::vector<std::int32_t>> states_;  // [slots]: the tokens that each has seen
   std::vector<std::vector<float>> logits_;
   backend::StepObserver* observer_ = nullptr;
   std::int64_t rows_run_ = 0;

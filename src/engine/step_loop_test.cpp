@@ -22,10 +22,12 @@ struct Bench {
         backend({.vocabulary = tokenizer->size(), .context = context, .max_batch_rows = chunk, .pages = pages},
                 std::move(model)),
         pool(pages),
+        slots(0),
         loop(backend, chunk, tokenizer->size(), context) {}
 
   Sequence sequence(std::vector<std::int32_t> prompt) {
-    return {.ids = std::move(prompt), .kv = cache::PageTable(pool, backend::kPageTokens)};
+    return {
+        .ids = std::move(prompt), .kv = cache::PageTable(pool, backend::kPageTokens), .state = cache::StateSlot(slots)};
   }
 
   Request request(const std::vector<std::string>& stops = {}, std::int64_t max_tokens = 1000,
@@ -54,6 +56,7 @@ struct Bench {
   std::int64_t context;
   ScriptedBackend backend;
   cache::PagePool pool;
+  cache::SlotPool slots;
   StepLoop loop;
 };
 

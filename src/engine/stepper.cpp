@@ -23,6 +23,7 @@ Result<int> Stepper::add(Sequence& sequence, int limit, const Wants& wants) {
   const auto count = static_cast<int>(std::min<std::int64_t>({limit, free_rows(), sequence.waiting()}));
   if (count <= 0) return 0;
   const std::int64_t first = sequence.kv.length();
+  ADZE_TRY_STATUS(sequence.state.take());
   ADZE_TRY_STATUS(sequence.kv.reserve(first + count));
   const auto index = static_cast<std::int32_t>(members_.size());
   for (std::int64_t position = first; position < first + count; ++position) {
@@ -34,13 +35,18 @@ Result<int> Stepper::add(Sequence& sequence, int limit, const Wants& wants) {
     if (wanted) wanted_positions_.push_back(position);
   }
   members_.push_back({.sequence = &sequence, .rows = count});
-  pages_.push_back({.pages = sequence.kv.indices()});
+  pages_.push_back({.pages = sequence.kv.indices(), .slot = sequence.state.index()});
   return count;
 }
 
 Status Stepper::run() {
   if (rows_.empty()) return {};
-  ADZE_TRY_STATUS(backend_->run({.rows = rows_, .sequences = pages_}));
+  if (Status status = backend_->run({.rows = rows_, .sequences = pages_}); !status) {
+    for (const Member& member : members_) {
+      if (member.sequence->state.needed()) member.sequence->forget();
+    }
+    return status;
+  }
   for (const Member& member : members_) member.sequence->kv.append(member.rows);
   return {};
 }

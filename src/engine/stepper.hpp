@@ -25,10 +25,11 @@ class Stepper {
   int free_rows() const { return max_rows_ - static_cast<int>(rows_.size()); }
   // Adds the next waiting rows of a sequence, at most `limit`, after making room for them. `wants` says which
   // positions' logits are wanted. A sequence is added once per batch and stays alive until run() has returned. Returns
-  // the number of rows added. Errors: out_of_memory (no pages left), and the batch is as before.
+  // the number of rows added. Errors: out_of_memory (no pages or no slot left), and the batch is as before.
   Result<int> add(Sequence& sequence, int limit, const Wants& wants);
   // Computes the batch; its sequences' KV has grown by their rows. An empty batch does nothing. Errors: the backend's,
-  // and then no sequence has grown.
+  // and then no sequence has grown, and those with a recurrent state, which may have moved on, are computed from the
+  // start again.
   Status run();
 
   // Of the last batch, in the order of adding.

@@ -24,6 +24,16 @@ struct KvLayer {
   int window = 0;  // 0: every position; else only the last `window` are ever read again
 };
 
+// What one recurrent layer keeps per sequence, float32, however long it grows: the last kernel - 1 inputs of its
+// convolution, each `channels` wide, and S [value_heads, key_size, value_size]. It cannot be rolled back.
+struct StateLayer {
+  int channels = 0;
+  int kernel = 0;
+  int value_heads = 0;
+  int key_size = 0;
+  int value_size = 0;
+};
+
 struct Plan {
   std::string family;
   int hidden_size = 0;
@@ -32,6 +42,7 @@ struct Plan {
   std::vector<Buffer> buffers;
   std::vector<RopeSpec> ropes;
   std::vector<KvLayer> kv_layers;
+  std::vector<StateLayer> state_layers;
   std::vector<Step> steps;
   std::vector<int> step_layers;                                  // per step: its layer, -1 for embedding and head
   std::vector<std::shared_ptr<const tensor::TensorView>> parts;  // of weights that a file stores stacked

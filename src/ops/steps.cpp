@@ -16,6 +16,9 @@ struct Name {
   std::string_view operator()(const GatedPair&) const { return "GatedPair"; }
   std::string_view operator()(const Route&) const { return "Route"; }
   std::string_view operator()(const Experts&) const { return "Experts"; }
+  std::string_view operator()(const DeltaPrep&) const { return "DeltaPrep"; }
+  std::string_view operator()(const DeltaScan&) const { return "DeltaScan"; }
+  std::string_view operator()(const DeltaOut&) const { return "DeltaOut"; }
   std::string_view operator()(const Head&) const { return "Head"; }
 };
 
@@ -29,8 +32,12 @@ struct Accesses {
     return access;
   }
   Access operator()(const Project& s) const { return {{s.in}, {s.out}}; }
-  Access operator()(const AttentionPrep& s) const { return {{s.in}, {s.out}}; }
-  Access operator()(const Attend& s) const { return {{s.in}, {s.out}}; }
+  Access operator()(const AttentionPrep& s) const {
+    return s.gate < 0 ? Access{{s.in}, {s.out}} : Access{{s.in}, {s.out, s.gate}};
+  }
+  Access operator()(const Attend& s) const {
+    return s.gate < 0 ? Access{{s.in}, {s.out}} : Access{{s.in, s.gate}, {s.out}};
+  }
   Access operator()(const ProjectAdd& s) const {
     return s.add ? Access{{s.in, s.out}, {s.out}} : Access{{s.in}, {s.out}};
   }
@@ -43,6 +50,9 @@ struct Accesses {
   Access operator()(const Experts& s) const {
     return s.add ? Access{{s.in, s.routes, s.out}, {s.out}} : Access{{s.in, s.routes}, {s.out}};
   }
+  Access operator()(const DeltaPrep& s) const { return {{s.in}, {s.out}}; }
+  Access operator()(const DeltaScan& s) const { return {{s.in}, {s.out}}; }
+  Access operator()(const DeltaOut& s) const { return {{s.in, s.gate}, {s.out}}; }
   Access operator()(const Head& s) const { return {{s.in}, {}}; }
 };
 
@@ -55,6 +65,7 @@ float position_scale(const AttentionPrep& step, std::int32_t position) {
 }
 
 bool stores(const Step& step) {
+  if (std::holds_alternative<DeltaPrep>(step) || std::holds_alternative<DeltaScan>(step)) return true;
   const auto* prep = std::get_if<AttentionPrep>(&step);
   return prep != nullptr && prep->stored != AttentionPrep::Stored::nothing;
 }

@@ -86,7 +86,8 @@ struct Project {
 
 // Splits a stacked row [q: heads*hd | k: kv_heads*hd | v: kv_heads*hd], normalises and rotates q and k, appends k and v
 // to the KV cache of `kv_layer` at the row's position, and writes q. A row may lack v, which is k then, before k's norm
-// and rotation; or k and v, where a layer attends to what another one stored.
+// and rotation; or k and v, where a layer attends to what another one stored. With `gate`,
+// each head of q is followed by a gate of its size, which is written there as it is.
 struct AttentionPrep {
   int kv_layer = 0;
   int heads = 0, kv_heads = 0, head_size = 0;
@@ -99,14 +100,16 @@ struct AttentionPrep {
   // temperature).
   float position_scale = 0.0f;
   int position_interval = 1;
-  int rope = 0;                // index into Plan::ropes; -1: none
-  BufferId in = -1, out = -1;  // in [heads*hd + 2*kv_heads*hd] (or 1 or 0 times kv_heads*hd), out [heads*hd]
+  int rope = 0;  // index into Plan::ropes; -1: none
+  // in [heads*hd + 2*kv_heads*hd] (or 1 or 0 times kv_heads*hd; heads*hd more with gates), out [heads*hd]
+  BufferId in = -1, out = -1;
+  BufferId gate = -1;  // [heads*hd]; -1: there is none
   int stored_parts() const { return stored == Stored::key_and_value ? 2 : stored == Stored::key_as_value ? 1 : 0; }
 };
 
 // out = softmax(softcap(scale * q k^T) restricted to visible positions) v, over the sequence's cached k and v *as
 // stored*, the row's own included. Query head h reads KV head h / (heads / kv_heads). A key at position j is visible to
-// a row at position i when j <= i and (window == 0 or i - j < window).
+// a row at position i when j <= i and (window == 0 or i - j < window). With `gate`, out is multiplied by sigmoid(gate).
 struct Attend {
   int kv_layer = 0;
   int heads = 0, kv_heads = 0, head_size = 0;
@@ -115,6 +118,7 @@ struct Attend {
   int window = 0;              // 0: full attention
   WeightRef sinks = nullptr;   // F32 [heads]: one more logit per head, only in the denominator
   BufferId in = -1, out = -1;  // [heads*hd]
+  BufferId gate = -1;          // [heads*hd]; -1: none
   RowSet rows = RowSet::all;
 };
 
@@ -186,6 +190,55 @@ struct Experts {
   RowSet rows = RowSet::all;
 };
 
+// Gated DeltaNet: linear attention whose state learns by the delta rule and forgets by a gate. Yang et al. 2024, arXiv
+// 2412.06464; as in transformers' qwen3_5 and qwen3_next. nk key heads of dk values, nv = r * nk value heads of dv.
+struct DeltaHeads {
+  int key_heads = 0, value_heads = 0;  // nk, nv
+  int key_size = 0, value_size = 0;    // dk, dv
+  // Value head j reads key head j % nk (the order that GGUF gives the heads of Qwen3.5), else j / r.
+  bool tiled = false;
+  // The gates b and a come as [b: r | a: r] for each key head in turn (Qwen3-Next), else as [b: nv | a: nv].
+  bool gates_by_key_head = false;
+  int key_head(int value_head) const { return tiled ? value_head % key_heads : value_head / (value_heads / key_heads); }
+  int channels() const { return 2 * key_heads * key_size + value_heads * value_size; }  // of the convolution
+  int projected() const { return channels() + value_heads * value_size + 2 * value_heads; }
+  int prepared() const { return channels() + 2 * value_heads; }
+};
+
+// From a row [u: channels | z: nv*dv | gates: 2 nv] takes u and the gates b and a:
+//   y     = silu(sum_j W_j * u_{t-K+1+j})      causal depthwise convolution over time, zeros before the first position
+//   q, k  = y split; each head t / sqrt(sum t^2 + l2_epsilon); q times query_scale      v as it is
+//   decay = exp(rate * softplus(a + dt_bias))   beta = sigmoid(b)
+// and writes [q: nk*dk | k: nk*dk | v: nv*dv | decay: nv | beta: nv]. The last K - 1 rows of u stay in the sequence's
+// state of `state_layer`.
+struct DeltaPrep {
+  int state_layer = 0;
+  DeltaHeads heads;
+  WeightRef convolution = nullptr;  // [channels, K]
+  WeightRef rate = nullptr;         // F32 [nv], -exp(A_log)
+  WeightRef dt_bias = nullptr;      // F32 [nv]
+  float query_scale = 1.0f;         // 1 / sqrt(dk)
+  float l2_epsilon = 1e-6f;         // added to the sum of squares, not to its mean
+  BufferId in = -1, out = -1;       // [heads.projected()], [heads.prepared()]
+};
+
+// The gated delta rule over the rows of each sequence, in order, in the sequence's state S [nv, dk, dv]; per value head
+//   S *= decay;   d = beta * (v - S^T k);   S += k d^T;   out = S^T q          decayed first, then read
+// A row at position 0 starts from S = 0.
+struct DeltaScan {
+  int state_layer = 0;
+  DeltaHeads heads;
+  BufferId in = -1, out = -1;  // [heads.prepared()], [nv*dv]
+};
+
+// out = norm(in) * silu(z) per value head, z from the row that DeltaPrep reads.
+struct DeltaOut {
+  DeltaHeads heads;
+  NormSpec norm;                          // over each head
+  BufferId in = -1, gate = -1, out = -1;  // [nv*dv], [heads.projected()], [nv*dv]
+  RowSet rows = RowSet::all;
+};
+
 // logits = softcap(W norm(h)) for the wanted rows only.
 struct Head {
   NormSpec norm;
@@ -196,7 +249,7 @@ struct Head {
 };
 
 using Step = std::variant<Embed, Norm, ResidualNorm, Project, AttentionPrep, Attend, ProjectAdd, GatedPair, Route,
-                          Experts, Head>;
+                          Experts, DeltaPrep, DeltaScan, DeltaOut, Head>;
 
 std::string_view step_name(const Step& step);
 

@@ -9,6 +9,7 @@ Runner::Runner(const ops::Plan& plan, Options options) {
   const int pages = (options.positions + backend::kPageTokens - 1) / backend::kPageTokens;
   const auto sequences = static_cast<std::size_t>(options.sequences);
   options.prepare.max_pages = std::int64_t{pages} * options.sequences;
+  options.prepare.max_slots = options.sequences;
   auto prepared = backend::prepare(plan, options.prepare);
   if (!prepared) throw std::runtime_error(prepared.error().message);
   prepared_ = std::move(*prepared);
@@ -18,7 +19,9 @@ Runner::Runner(const ops::Plan& plan, Options options) {
   for (std::int64_t page = options.prepare.max_pages; page-- > 0;) {  // backwards, to each sequence in turn
     pages_[static_cast<std::size_t>(page) % sequences].push_back(static_cast<std::int32_t>(page));
   }
-  for (const auto& table : pages_) tables_.push_back({table});
+  for (const auto& table : pages_) {  // slots backwards as well
+    tables_.push_back({table, options.sequences - 1 - static_cast<std::int32_t>(tables_.size())});
+  }
 }
 
 void Runner::run(std::span<const Piece> pieces, const OnLogits& on_logits) {

@@ -6,12 +6,14 @@
 #include <cstring>
 
 #include "backend/cpu/cpu_attention.hpp"
+#include "backend/cpu/cpu_delta_net.hpp"
 #include "backend/cpu/cpu_experts.hpp"
 #include "backend/cpu/cpu_features.hpp"
 #include "backend/cpu/cpu_matmul.hpp"
 #include "backend/cpu/cpu_schedule.hpp"
 #include "backend/cpu/cpu_scratch.hpp"
 #include "backend/cpu/kv_store.hpp"
+#include "backend/cpu/state_store.hpp"
 #include "backend/cpu/thread_team.hpp"
 #include "base/check.hpp"
 #include "base/limits.hpp"
@@ -34,12 +36,14 @@ struct Pass {
 class CpuPrepared final : public backend::Prepared {
  public:
   CpuPrepared(const ops::Plan& plan, const backend::PrepareOptions& options, const KernelTable& table,
-              CpuSchedule schedule, KvStore kv, Scratch scratch, int threads)
+              CpuSchedule schedule, KvStore kv, StateStore states, DeltaNet delta_net, Scratch scratch, int threads)
       : plan_(plan),
         options_(options),
         table_(table),
         schedule_(std::move(schedule)),
         kv_(std::move(kv)),
+        states_(std::move(states)),
+        delta_net_(std::move(delta_net)),
         scratch_(std::move(scratch)),
         team_(threads),
         attention_(table_, kv_, scratch_, schedule_, team_),
@@ -47,7 +51,10 @@ class CpuPrepared final : public backend::Prepared {
     pass_.wanted.reserve(static_cast<std::size_t>(options_.max_batch_rows));
     pass_.needed_rows.reserve(static_cast<std::size_t>(options_.max_batch_rows));
     memory_.weight_bytes = weight_bytes(schedule_);
-    memory_.scratch_bytes = scratch_bytes(schedule_, plan_, options_.max_batch_rows, threads);
+    memory_.scratch_bytes =
+        scratch_bytes(schedule_, plan_, options_.max_batch_rows, threads) + DeltaNet::packed_bytes(plan_);
+    memory_.bytes_per_slot = states_.slot_bytes();
+    memory_.state_bytes_reserved = states_.slot_bytes() * static_cast<std::uint64_t>(states_.slots());
     memory_.bytes_per_page = kv_.page_bytes();
     memory_.kv_bytes_reserved = kv_.page_bytes() * static_cast<std::uint64_t>(kv_.pages());
   }
@@ -58,6 +65,7 @@ class CpuPrepared final : public backend::Prepared {
 
   Status run(const backend::Batch& batch) override {
     ADZE_TRY_STATUS(check(batch));
+    ADZE_TRY_STATUS(move_states(batch));
     pass_.batch = &batch;
     pass_.rows = static_cast<int>(batch.rows.size());
     pass_.finite.store(true, std::memory_order_relaxed);
@@ -120,6 +128,31 @@ class CpuPrepared final : public backend::Prepared {
           return fail(ErrorCode::invalid_argument, fmt::format("page {} is not one of {}", page, kv_.pages()));
         }
       }
+    }
+    return {};
+  }
+
+  // Checks that every sequence with rows goes on where its slot stands, then notes where it will stand.
+  Status move_states(const backend::Batch& batch) {
+    if (states_.empty()) return {};
+    slots_in_batch_.assign(static_cast<std::size_t>(states_.slots()), false);
+    for (std::size_t r = 0; r < batch.rows.size(); ++r) {
+      const backend::Row& row = batch.rows[r];
+      if (r > 0 && batch.rows[r - 1].sequence == row.sequence) continue;
+      const std::int32_t slot = batch.sequences[static_cast<std::size_t>(row.sequence)].slot;
+      if (slot < 0 || slot >= states_.slots() || slots_in_batch_[static_cast<std::size_t>(slot)]) {
+        return fail(ErrorCode::invalid_argument,
+                    fmt::format("slot {} of recurrent state is taken, or not one of {}", slot, states_.slots()));
+      }
+      slots_in_batch_[static_cast<std::size_t>(slot)] = true;
+      if (row.position != 0 && row.position != states_.length(slot)) {
+        return fail(ErrorCode::invalid_argument,
+                    fmt::format("position {} cannot follow the recurrent state of slot {}, which has seen {}",
+                                row.position, slot, states_.length(slot)));
+      }
+    }
+    for (const backend::Row& row : batch.rows) {
+      states_.set_length(batch.sequences[static_cast<std::size_t>(row.sequence)].slot, row.position + 1);
     }
     return {};
   }
@@ -297,14 +330,16 @@ class CpuPrepared final : public backend::Prepared {
     }
     const ops::NormSpec* const q_norm = s.has_q_norm && !s.norm_all_heads ? &s.q_norm : nullptr;
     const ops::NormSpec* const k_norm = s.has_k_norm && !s.norm_all_heads ? &s.k_norm : nullptr;
-    // Units of a row: query heads, then key heads, then value heads.
+    // Units of a row: query heads (each before its gate, if there is one), then key heads, then value heads.
+    const int gates = s.gate < 0 ? 0 : s.heads;
     const int units = s.heads + (s.stored == ops::AttentionPrep::Stored::nothing ? 0 : 2 * s.kv_heads);
     const bool key_as_value = s.stored == ops::AttentionPrep::Stored::key_as_value;
     const Share share = share_of(pass_.rows * units, member, team_.size());
     for (int i = share.begin; i < share.end; ++i) {
       const int r = i / units, unit = i % units;
       const int place = key_as_value && unit >= s.heads + s.kv_heads ? unit - s.kv_heads : unit;
-      const float* head = buffer(s.in).row(r) + place * s.head_size;
+      const float* head = buffer(s.in).row(r) + (place + std::min(place, gates)) * s.head_size;
+      if (unit < gates) std::copy_n(head + s.head_size, s.head_size, buffer(s.gate).row(r) + unit * s.head_size);
       if (unit < s.heads) {
         float* q = buffer(s.out).row(r) + unit * s.head_size;
         prepare_head(s, q_norm, head, r, q);
@@ -354,6 +389,11 @@ class CpuPrepared final : public backend::Prepared {
 
   void run_step(const ops::Attend& s, const Dispatch& dispatch, int member) {
     attention_.run(s, *pass_.batch, buffer(s.in), buffer(s.out), member);
+    if (s.gate >= 0) {
+      team_.barrier();
+      const ActivationBuffer &out = buffer(s.out), &gate = buffer(s.gate);
+      for_rows(member, pass_.rows, [&](int r) { table_.multiply_sigmoid(out.row(r), gate.row(r), out.width); });
+    }
     quantise_output(dispatch, buffer(s.out), member);
   }
 
@@ -401,6 +441,17 @@ class CpuPrepared final : public backend::Prepared {
     quantise_output(dispatch, buffer(s.out), member);
   }
 
+  void run_step(const ops::DeltaPrep& s, const Dispatch&, int member) {
+    delta_net_.prep(s, *pass_.batch, states_, buffer(s.in), buffer(s.out), member, team_.size());
+  }
+  void run_step(const ops::DeltaScan& s, const Dispatch&, int member) {
+    delta_net_.scan(s, *pass_.batch, states_, buffer(s.in), buffer(s.out), member, team_.size());
+  }
+  void run_step(const ops::DeltaOut& s, const Dispatch& dispatch, int member) {
+    delta_net_.out(s, pass_.rows, buffer(s.in), buffer(s.gate), buffer(s.out), member, team_.size());
+    quantise_output(dispatch, buffer(s.out), member);
+  }
+
   void run_step(const ops::Head& s, const Dispatch& dispatch, int member) {
     const int wanted = static_cast<int>(pass_.wanted.size());
     if (wanted == 0) return;
@@ -429,6 +480,8 @@ class CpuPrepared final : public backend::Prepared {
   const KernelTable& table_;
   const CpuSchedule schedule_;
   KvStore kv_;
+  StateStore states_;
+  const DeltaNet delta_net_;
   Scratch scratch_;
   ThreadTeam team_;
   Attention attention_;
@@ -438,6 +491,7 @@ class CpuPrepared final : public backend::Prepared {
   Pass pass_;
   std::vector<float> logits_;  // [wanted][vocabulary]
   std::vector<float> observed_;
+  std::vector<bool> slots_in_batch_;
 };
 
 int thread_count(const backend::PrepareOptions& options) {
@@ -452,7 +506,10 @@ backend::MemoryUse estimate_memory(const ops::Plan& plan, const backend::Prepare
   const auto schedule = table ? make_schedule(plan, options, **table) : make_schedule(plan, options, kScalarTable);
   if (!schedule) return memory;  // prepare() will say why
   memory.weight_bytes = weight_bytes(*schedule);
-  memory.scratch_bytes = scratch_bytes(*schedule, plan, options.max_batch_rows, thread_count(options));
+  memory.scratch_bytes =
+      scratch_bytes(*schedule, plan, options.max_batch_rows, thread_count(options)) + DeltaNet::packed_bytes(plan);
+  memory.bytes_per_slot = state_slot_bytes(plan);
+  memory.state_bytes_reserved = memory.bytes_per_slot * static_cast<std::uint64_t>(options.max_slots);
   memory.bytes_per_page = kv_page_bytes(plan, schedule->kv_format);
   memory.kv_bytes_reserved = memory.bytes_per_page * static_cast<std::uint64_t>(options.max_pages);
   return memory;
@@ -467,13 +524,19 @@ Result<std::unique_ptr<backend::Prepared>> prepare(const ops::Plan& plan, const 
     return fail(ErrorCode::invalid_argument,
                 fmt::format("batches of {} rows; 1 to {} are possible", options.max_batch_rows, limits::kMaxBatchRows));
   }
+  if (options.max_slots < 1 || options.max_slots > limits::kMaxBatchRows) {
+    return fail(ErrorCode::invalid_argument, fmt::format("{} slots of recurrent state; 1 to {} are possible",
+                                                         options.max_slots, limits::kMaxBatchRows));
+  }
   ADZE_TRY(const KernelTable* table, choose_table(options.kernel_set));
   ADZE_TRY(CpuSchedule schedule, make_schedule(plan, options, *table));
   ADZE_TRY(KvStore kv, KvStore::reserve(plan, schedule.kv_format, options.max_pages));
+  ADZE_TRY(StateStore states, StateStore::reserve(plan, options.max_slots));
+  ADZE_TRY(DeltaNet delta_net, DeltaNet::create(plan, *table));
   const int threads = thread_count(options);
   ADZE_TRY(Scratch scratch, make_scratch(schedule, plan, options.max_batch_rows, threads));
-  return std::make_unique<CpuPrepared>(plan, options, *table, std::move(schedule), std::move(kv), std::move(scratch),
-                                       threads);
+  return std::make_unique<CpuPrepared>(plan, options, *table, std::move(schedule), std::move(kv), std::move(states),
+                                       std::move(delta_net), std::move(scratch), threads);
 }
 
 }  // namespace adze::cpu

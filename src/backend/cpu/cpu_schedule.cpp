@@ -88,12 +88,18 @@ class Builder {
   Status bind(const ops::Embed&, Dispatch&) { return {}; }
   Status bind(const ops::Norm&, Dispatch&) { return {}; }
   Status bind(const ops::ResidualNorm&, Dispatch&) { return {}; }
-  Status bind(const ops::AttentionPrep&, Dispatch&) { return {}; }
+  Status bind(const ops::AttentionPrep& step, Dispatch&) {
+    if (step.gate < 0 || !step.norm_all_heads) return {};
+    return fail(ErrorCode::unsupported_feature, "the CPU backend has no norm over all heads of gated attention");
+  }
   Status bind(const ops::Attend& step, Dispatch&) {
     out_.max_heads = std::max(out_.max_heads, step.heads);
     out_.max_padded_head = std::max(out_.max_padded_head, padded16(step.head_size));
     return {};
   }
+  Status bind(const ops::DeltaPrep&, Dispatch&) { return {}; }
+  Status bind(const ops::DeltaScan&, Dispatch&) { return {}; }
+  Status bind(const ops::DeltaOut&, Dispatch&) { return {}; }
   Status bind(const ops::Project& step, Dispatch& dispatch) {
     for (const auto& part : step.parts) ADZE_TRY_STATUS(add(dispatch, part.weight, part.bias, input(step.in)));
     return {};
@@ -165,6 +171,7 @@ class Builder {
         dispatch.quantise_output = residual->out >= 0 && wants(residual->out);
       }
       if (const auto* attend = std::get_if<ops::Attend>(&step)) dispatch.quantise_output = wants(attend->out);
+      if (const auto* delta = std::get_if<ops::DeltaOut>(&step)) dispatch.quantise_output = wants(delta->out);
       if (const auto* gated = std::get_if<ops::GatedPair>(&step)) dispatch.quantise_output = wants(gated->out);
       if (const auto* experts = std::get_if<ops::Experts>(&step)) dispatch.quantise_output = wants(experts->out);
       if (const auto* project = std::get_if<ops::Project>(&step)) dispatch.quantise_output = wants(project->out);

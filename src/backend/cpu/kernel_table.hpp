@@ -109,6 +109,17 @@ struct RopeTable {  // one row: cos and sin of its position
   bool interleaved;
 };
 
+// Rows of one sequence through some columns of one value head's state.
+struct DeltaScanArgs {
+  float* state;  // [key_size][state_stride], at the first of the columns; the columns padded to 16
+  std::size_t state_stride;
+  int key_size, columns, rows;
+  const float *q, *k, *v, *decay, *beta;  // of the first row
+  std::size_t row_stride;                 // floats from one row's to the next one's
+  float* out;                             // [rows][columns]
+  std::size_t out_stride;
+};
+
 struct KernelTable {
   const char* name;
 
@@ -141,6 +152,16 @@ struct KernelTable {
                 float part_denominator, int head_size);
   // out = out / (denominator + exp(sink - maximum)), the sink only if has_sink.
   void (*finish)(float* out, float maximum, float denominator, bool has_sink, float sink, int head_size);
+
+  // y[c] = silu(sum_j weights[j][c] * rows[j][c]) for c < n, kernel taps; rows may lie anywhere.
+  void (*convolve)(const float* const* rows, const float* weights, std::size_t weight_stride, int kernel, int n,
+                   float* y);
+  void (*l2_norm)(float* x, float epsilon, float scale, int n);  // x *= scale / sqrt(sum x^2 + epsilon)
+  // decay = exp(rate * softplus(a + dt_bias)), beta = sigmoid(b)
+  void (*delta_gates)(const float* a, const float* b, const float* rate, const float* dt_bias, int n, float* decay,
+                      float* beta);
+  void (*delta_scan)(const DeltaScanArgs& args);
+  void (*multiply_sigmoid)(float* y, const float* gate, int n);  // y *= sigmoid(gate)
 };
 
 extern const KernelTable kScalarTable;

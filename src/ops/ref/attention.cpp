@@ -29,8 +29,9 @@ QueryKeyValue attention_prep(const AttentionPrep& step, const RopeSpec* rope, co
   const int q_width = step.heads * step.head_size;
   const int kv_width = step.kv_heads * step.head_size;
   const auto head_size = static_cast<std::size_t>(step.head_size);
-  ADZE_CHECK(in.width == q_width + step.stored_parts() * kv_width, "stacked rows of {} for {} + {} x {}", in.width,
-             q_width, step.stored_parts(), kv_width);
+  const int gates = step.gate < 0 ? 0 : q_width;
+  ADZE_CHECK(in.width == q_width + gates + step.stored_parts() * kv_width, "stacked rows of {} for {} + {} + {} x {}",
+             in.width, q_width, gates, step.stored_parts(), kv_width);
   ADZE_CHECK(positions.size() == static_cast<std::size_t>(in.count), "{} positions", positions.size());
 
   const auto normed = [&](std::span<float> values, bool has_norm, const NormSpec& spec) {
@@ -44,17 +45,21 @@ QueryKeyValue attention_prep(const AttentionPrep& step, const RopeSpec* rope, co
     }
   };
   const int stored = step.stored == AttentionPrep::Stored::nothing ? 0 : in.count;
-  QueryKeyValue out{Rows(in.count, q_width), Rows(stored, kv_width), Rows(stored, kv_width)};
+  QueryKeyValue out{Rows(in.count, q_width), Rows(stored, kv_width), Rows(stored, kv_width), Rows(in.count, gates)};
   for (int row = 0; row < in.count; ++row) {
     const std::int32_t position = positions[static_cast<std::size_t>(row)];
     const float* q = in[row].data();
-    std::copy_n(q, q_width, out.q[row].data());
+    for (int h = 0; h < step.heads; ++h) {
+      const int at = h * step.head_size;
+      std::copy_n(gates == 0 ? q + at : q + 2 * at, step.head_size, out.q[row].data() + at);
+      if (gates > 0) std::copy_n(q + 2 * at + step.head_size, step.head_size, out.gate[row].data() + at);
+    }
     normed(out.q[row], step.has_q_norm, step.q_norm);
     rotated(out.q[row], position);
     const float scale = position_scale(step, position);
     for (float& x : out.q[row]) x *= scale;
     if (stored == 0) continue;
-    const float* k = q + q_width;
+    const float* k = q + q_width + gates;
     const float* v = step.stored == AttentionPrep::Stored::key_as_value ? k : k + kv_width;
     std::copy_n(k, kv_width, out.k[row].data());
     std::copy_n(v, kv_width, out.v[row].data());
@@ -66,6 +71,8 @@ QueryKeyValue attention_prep(const AttentionPrep& step, const RopeSpec* rope, co
 }
 
 namespace {
+
+double sigmoid(float x) { return 1.0 / (1.0 + std::exp(-static_cast<double>(x))); }
 
 // One head of one row: keys first..position, each `stride` floats apart.
 void attend_head(const Attend& step, double sink, const float* q, const float* keys, const float* values, int stride,
@@ -98,12 +105,14 @@ void attend_head(const Attend& step, double sink, const float* q, const float* k
 }  // namespace
 
 Rows attend(const Attend& step, const Rows& q, std::span<const std::int32_t> positions, const Rows& keys,
-            const Rows& values) {
+            const Rows& values, const Rows* gate) {
   const int kv_width = step.kv_heads * step.head_size;
   ADZE_CHECK(step.kv_heads > 0 && step.heads % step.kv_heads == 0, "{} heads over {}", step.heads, step.kv_heads);
   ADZE_CHECK(q.width == step.heads * step.head_size && keys.width == kv_width && values.width == kv_width,
              "widths {}, {}, {}", q.width, keys.width, values.width);
   ADZE_CHECK(positions.size() == static_cast<std::size_t>(q.count), "{} positions", positions.size());
+  ADZE_CHECK((gate != nullptr) == (step.gate >= 0) && (gate == nullptr || gate->width == q.width), "gate {}",
+             step.gate);
 
   std::vector<float> sinks;
   if (step.sinks != nullptr) {
@@ -121,6 +130,10 @@ Rows attend(const Attend& step, const Rows& q, std::span<const std::int32_t> pos
                                         : static_cast<double>(sinks[static_cast<std::size_t>(h)]);
       attend_head(step, sink, q[row].data() + h * step.head_size, keys.values.data() + kv_first,
                   values.values.data() + kv_first, kv_width, first, position, out[row].data() + h * step.head_size);
+    }
+    if (gate == nullptr) continue;
+    for (std::size_t i = 0; i < out[row].size(); ++i) {
+      out[row][i] = static_cast<float>(static_cast<double>(out[row][i]) * sigmoid((*gate)[row][i]));
     }
   }
   return out;

@@ -75,6 +75,17 @@ TEST(RefAttentionPrep, NormOfAHeadWithoutAWeightCoversTheHeadNotTheRow) {
   EXPECT_EQ(out.k.values, (std::vector<float>{2}));
 }
 
+TEST(RefAttentionPrep, GatesStandBehindEachHeadOfQ) {
+  const AttentionPrep step{.heads = 2, .kv_heads = 1, .head_size = 2, .gate = 0};
+  const std::int32_t positions[] = {0};
+  const QueryKeyValue out =
+      attention_prep(step, nullptr, Rows(1, 12, {1, 2, -1, -2, 3, 4, -3, -4, 5, 6, 7, 8}), positions);
+  EXPECT_EQ(out.q.values, (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(out.gate.values, (std::vector<float>{-1, -2, -3, -4}));
+  EXPECT_EQ(out.k.values, (std::vector<float>{5, 6}));
+  EXPECT_EQ(out.v.values, (std::vector<float>{7, 8}));
+}
+
 // Keys are chosen so that exp(score) is 1, 2 and 4: weights are those over their sum.
 struct Attention : testing::Test {
   const float log2 = std::log(2.0f);
@@ -123,6 +134,15 @@ TEST_F(Attention, ASinkTakesItsShareAndGivesNothing) {
   const Rows out = attend(step, q, positions, keys, values);
   EXPECT_FLOAT_EQ(out[0][0], 1.0f / 9.0f);
   EXPECT_FLOAT_EQ(out[2][0], 421 / 15.0f);
+}
+
+TEST_F(Attention, AGateScalesTheResultByItsSigmoid) {
+  step.gate = 0;
+  const Rows gate(3, 1, {0.0f, 100.0f, -2.0f});
+  const Rows out = attend(step, q, positions, keys, values, &gate);
+  EXPECT_FLOAT_EQ(out[0][0], 0.5f);
+  EXPECT_FLOAT_EQ(out[1][0], 21 / 3.0f);
+  EXPECT_FLOAT_EQ(out[2][0], 421 / 7.0f * 0.11920292f);
 }
 
 TEST_F(Attention, LargeScoresDoNotOverflow) {

@@ -46,6 +46,10 @@ struct Interpreter::Visitor {
     ADZE_CHECK(layer >= 0 && static_cast<std::size_t>(layer) < self.history_.size(), "KV layer {}", layer);
     return self.history_[static_cast<std::size_t>(layer)];
   }
+  DeltaState& state(int layer) {
+    ADZE_CHECK(layer >= 0 && static_cast<std::size_t>(layer) < self.states_.size(), "state layer {}", layer);
+    return self.states_[static_cast<std::size_t>(layer)];
+  }
   void written(BufferId id) {
     const int width = self.plan_.buffers[static_cast<std::size_t>(id)].width;
     ADZE_CHECK(at(id).width == width, "step {} wrote rows of {} to a buffer of {}", step_index, at(id).width, width);
@@ -76,10 +80,12 @@ struct Interpreter::Visitor {
       append(kv.values, prepared.v, self.rounding_);
     }
     write(step.out, std::move(prepared.q));
+    if (step.gate >= 0) write(step.gate, std::move(prepared.gate));
   }
   void operator()(const Attend& step) {
     const KvHistory& kv = history(step.kv_layer);
-    write(step.out, attend(step, at(step.in), positions, kv.keys, kv.values));
+    const Rows* gate = step.gate < 0 ? nullptr : &at(step.gate);
+    write(step.out, attend(step, at(step.in), positions, kv.keys, kv.values, gate));
   }
   void operator()(const ProjectAdd& step) {
     project_add(step, at(step.in), at(step.out));
@@ -93,6 +99,9 @@ struct Interpreter::Visitor {
     experts(step, at(step.in), at(step.routes), at(step.out));
     written(step.out);
   }
+  void operator()(const DeltaPrep& step) { write(step.out, delta_prep(step, at(step.in), state(step.state_layer))); }
+  void operator()(const DeltaScan& step) { write(step.out, delta_scan(step, at(step.in), state(step.state_layer))); }
+  void operator()(const DeltaOut& step) { write(step.out, delta_out(step, at(step.in), at(step.gate))); }
   void operator()(const Head& step) {
     const Rows& in = at(step.in);
     Rows last(wanted, in.width);
@@ -102,7 +111,9 @@ struct Interpreter::Visitor {
 };
 
 Interpreter::Interpreter(const Plan& plan, KvRounding rounding)
-    : plan_(plan), rounding_(rounding), history_(plan.kv_layers.size()) {}
+    : plan_(plan), rounding_(rounding), history_(plan.kv_layers.size()) {
+  for (const StateLayer& layer : plan.state_layers) states_.emplace_back(layer);
+}
 
 Rows Interpreter::run(std::span<const std::int32_t> tokens, int wanted, const Observer& observer) {
   const int count = static_cast<int>(tokens.size());

@@ -27,6 +27,8 @@ class Interpreter {
   Rows run(std::span<const std::int32_t> tokens, int wanted, const Observer& observer = {});
 
   int position() const { return position_; }
+  // What the rows so far left in a recurrent layer.
+  const DeltaState& state(int state_layer) const { return states_.at(static_cast<std::size_t>(state_layer)); }
 
  private:
   struct Visitor;
@@ -39,6 +41,7 @@ class Interpreter {
   KvRounding rounding_;
   int position_ = 0;  // of the next token
   std::vector<KvHistory> history_;
+  std::vector<DeltaState> states_;
 };
 
 }  // namespace adze::ops::ref

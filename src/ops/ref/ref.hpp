@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 
+#include "ops/plan.hpp"
 #include "ops/ref/rows.hpp"
 #include "ops/steps.hpp"
 
@@ -42,14 +43,27 @@ struct QueryKeyValue {
   Rows q;  // [T, heads * head_size]
   Rows k;  // [T, kv_heads * head_size], what the cache stores; no rows where nothing is stored
   Rows v;
+  Rows gate{};  // [T, heads * head_size], if the step has one
 };
 // `rope` may be null; positions [T].
 QueryKeyValue attention_prep(const AttentionPrep& step, const RopeSpec* rope, const Rows& in,
                              std::span<const std::int32_t> positions);
 
-// `keys` and `values` as stored: row j holds position j. Every position up to a row's own must be there.
+// `keys` and `values` as stored: row j holds position j. Every position up to a row's own must be there. `gate` is null
+// when the step has none.
 Rows attend(const Attend& step, const Rows& q, std::span<const std::int32_t> positions, const Rows& keys,
-            const Rows& values);
+            const Rows& values, const Rows* gate = nullptr);
+
+// What a recurrent layer remembers of the rows before, zeros at the start of a sequence.
+struct DeltaState {
+  explicit DeltaState(const StateLayer& layer);
+  Rows inputs;                // [kernel - 1, channels]: of the convolution, the oldest first
+  std::vector<float> memory;  // [value_heads, key_size, value_size]
+};
+// The next rows of one sequence. delta_prep changes state.inputs, delta_scan state.memory.
+Rows delta_prep(const DeltaPrep& step, const Rows& in, DeltaState& state);
+Rows delta_scan(const DeltaScan& step, const Rows& in, DeltaState& state);
+Rows delta_out(const DeltaOut& step, const Rows& in, const Rows& gate);
 
 // With step.add, `out` holds the residual before and after; else it is replaced.
 void project_add(const ProjectAdd& step, const Rows& in, Rows& out);

@@ -24,6 +24,8 @@ namespace {
 //
 #include "backend/cpu/kernels/attention.inl.h"
 //
+#include "backend/cpu/kernels/delta_net.inl.h"
+//
 #include "backend/cpu/kernels/table.inl.h"
 }  // namespace
 

@@ -43,5 +43,10 @@ constexpr KernelTable make_table(const char* name) {
   t.attend = attend;
   t.merge = merge;
   t.finish = finish;
+  t.convolve = convolve;
+  t.l2_norm = l2_norm;
+  t.delta_gates = delta_gates;
+  t.delta_scan = delta_scan;
+  t.multiply_sigmoid = multiply_sigmoid;
   return t;
 }

@@ -1,0 +1,193 @@
+#include "backend/cpu/cpu_delta_net.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "base/limits.hpp"
+
+namespace adze::cpu {
+namespace {
+
+// Columns of a head's state that one item of work covers: half a kilobyte per key, so that a head of 128 keys stays in
+// the first cache between the walk that reads a row's sums and the one that writes its update.
+constexpr int kWideColumns = 64, kNarrowColumns = 16;
+
+int columns_of(const ops::DeltaPrep& step) { return static_cast<int>(step.convolution->columns()); }
+std::size_t stride_of(const ops::DeltaPrep& step) { return static_cast<std::size_t>(padded16(step.heads.channels())); }
+
+const float* floats(ops::WeightRef weight) { return reinterpret_cast<const float*>(weight->bytes.data()); }
+
+}  // namespace
+
+std::size_t DeltaNet::packed_bytes(const ops::Plan& plan) {
+  std::size_t bytes = 0;
+  for (const ops::Step& step : plan.steps) {
+    const auto* prep = std::get_if<ops::DeltaPrep>(&step);
+    if (prep == nullptr) continue;
+    bytes += Arena::rounded(static_cast<std::size_t>(columns_of(*prep)) * stride_of(*prep) * sizeof(float));
+  }
+  return bytes;
+}
+
+Result<DeltaNet> DeltaNet::create(const ops::Plan& plan, const KernelTable& table) {
+  DeltaNet net;
+  net.table_ = &table;
+  net.convolutions_.resize(plan.state_layers.size());
+  ADZE_TRY(net.arena_, Arena::reserve(packed_bytes(plan)));
+  for (const ops::Step& step : plan.steps) {
+    const auto* prep = std::get_if<ops::DeltaPrep>(&step);
+    if (prep == nullptr) continue;
+    const int kernel = columns_of(*prep), channels = prep->heads.channels();
+    const std::size_t stride = stride_of(*prep);
+    auto* packed = net.arena_.take<float>(static_cast<std::size_t>(kernel) * stride);
+    float taps[limits::kMaxConvolution];
+    for (int c = 0; c < channels; ++c) {
+      tensor::dequantise_row(prep->convolution->type, prep->convolution->row(c), taps, kernel);
+      for (int j = 0; j < kernel; ++j)
+        packed[static_cast<std::size_t>(j) * stride + static_cast<std::size_t>(c)] = taps[j];
+    }
+    net.convolutions_[static_cast<std::size_t>(prep->state_layer)] = {packed, stride, kernel};
+  }
+  return net;
+}
+
+DeltaNet::Run DeltaNet::run_at(const backend::Batch& batch, int first) {
+  const backend::Row& row = batch.rows[static_cast<std::size_t>(first)];
+  int end = first + 1;
+  while (end < static_cast<int>(batch.rows.size()) &&
+         batch.rows[static_cast<std::size_t>(end)].sequence == row.sequence)
+    ++end;
+  return {first, end - first, batch.sequences[static_cast<std::size_t>(row.sequence)].slot, row.position == 0};
+}
+
+// The channels of one head through all rows of the run; then the last inputs go to the state, which nobody else reads.
+void DeltaNet::convolve_head(const Convolution& convolution, const Run& run, float* past, int channel, int size,
+                             const ActivationBuffer& in, const ActivationBuffer& out) const {
+  const int kernel = convolution.kernel, kept = kernel - 1;
+  const std::size_t stride = convolution.stride;
+  if (run.fresh) {
+    for (int i = 0; i < kept; ++i) std::fill_n(past + static_cast<std::size_t>(i) * stride + channel, size, 0.0f);
+  }
+  const auto input = [&](int row) -> const float* {  // row -1 is the last one of the state
+    return row < 0 ? past + static_cast<std::size_t>(kept + row) * stride + channel : in.row(run.first + row) + channel;
+  };
+  const float* window[limits::kMaxConvolution];
+  for (int r = 0; r < run.count; ++r) {
+    for (int j = 0; j < kernel; ++j) window[j] = input(r - kept + j);
+    table_->convolve(window, convolution.weights + channel, stride, kernel, size, out.row(run.first + r) + channel);
+  }
+  // In order: where rows of the state remain, they move towards its beginning.
+  for (int i = 0; i < kept; ++i) {
+    std::copy_n(input(run.count - kept + i), size, past + static_cast<std::size_t>(i) * stride + channel);
+  }
+}
+
+void DeltaNet::gates(const ops::DeltaPrep& step, const Run& run, const ActivationBuffer& in,
+                     const ActivationBuffer& out) const {
+  const ops::DeltaHeads& h = step.heads;
+  const int per_key_head = h.value_heads / h.key_heads;
+  float sorted[2 * limits::kMaxHeads];
+  for (int r = run.first; r < run.first + run.count; ++r) {
+    const float* b = in.row(r) + h.projected() - 2 * h.value_heads;
+    const float* a = b + h.value_heads;
+    if (h.gates_by_key_head) {
+      for (int j = 0; j < h.value_heads; ++j) {
+        const float* of_key_head = b + static_cast<std::ptrdiff_t>(j / per_key_head) * 2 * per_key_head;
+        sorted[j] = of_key_head[j % per_key_head];
+        sorted[h.value_heads + j] = of_key_head[per_key_head + j % per_key_head];
+      }
+      b = sorted;
+      a = sorted + h.value_heads;
+    }
+    float* decay = out.row(r) + h.channels();
+    table_->delta_gates(a, b, floats(step.rate), floats(step.dt_bias), h.value_heads, decay, decay + h.value_heads);
+  }
+}
+
+void DeltaNet::prep(const ops::DeltaPrep& step, const backend::Batch& batch, const StateStore& states,
+                    const ActivationBuffer& in, const ActivationBuffer& out, int member, int members) const {
+  const ops::DeltaHeads& h = step.heads;
+  const Convolution& convolution = convolutions_[static_cast<std::size_t>(step.state_layer)];
+  // Units of a run: heads of q, of k, of v, then the gates.
+  const int vectors = 2 * h.key_heads, units = vectors + h.value_heads + 1;
+  int item = 0;
+  for (int first = 0; first < static_cast<int>(batch.rows.size());) {
+    const Run run = run_at(batch, first);
+    float* past = states.inputs(run.slot, step.state_layer);
+    for (int unit = 0; unit < units; ++unit, ++item) {
+      if (item % members != member) continue;
+      if (unit == units - 1) {
+        gates(step, run, in, out);
+      } else if (unit >= vectors) {
+        const int channel = vectors * h.key_size + (unit - vectors) * h.value_size;
+        convolve_head(convolution, run, past, channel, h.value_size, in, out);
+      } else {
+        const int channel = unit * h.key_size;
+        convolve_head(convolution, run, past, channel, h.key_size, in, out);
+        for (int r = run.first; r < run.first + run.count; ++r) {
+          table_->l2_norm(out.row(r) + channel, step.l2_epsilon, unit < h.key_heads ? step.query_scale : 1.0f,
+                          h.key_size);
+        }
+      }
+    }
+    first += run.count;
+  }
+}
+
+void DeltaNet::scan(const ops::DeltaScan& step, const backend::Batch& batch, const StateStore& states,
+                    const ActivationBuffer& in, const ActivationBuffer& out, int member, int members) const {
+  const ops::DeltaHeads& h = step.heads;
+  const bool few = h.value_heads * h.value_size < 2 * members * kWideColumns;
+  const int wide = few ? kNarrowColumns : kWideColumns;
+  const int pieces = (h.value_size + wide - 1) / wide;
+  const auto stride = static_cast<std::size_t>(padded16(h.value_size));
+  int item = 0;
+  for (int first = 0; first < static_cast<int>(batch.rows.size());) {
+    const Run run = run_at(batch, first);
+    float* memory = states.memory(run.slot, step.state_layer);
+    const float* row = in.row(run.first);
+    for (int unit = 0; unit < h.value_heads * pieces; ++unit, ++item) {
+      if (item % members != member) continue;
+      const int head = unit / pieces, column = unit % pieces * wide;
+      DeltaScanArgs a{};
+      a.state = memory + static_cast<std::size_t>(head) * static_cast<std::size_t>(h.key_size) * stride + column;
+      a.state_stride = stride;
+      a.key_size = h.key_size;
+      a.columns = std::min(wide, h.value_size - column);
+      a.rows = run.count;
+      a.q = row + h.key_head(head) * h.key_size;
+      a.k = a.q + h.key_heads * h.key_size;
+      a.v = row + 2 * h.key_heads * h.key_size + head * h.value_size + column;
+      a.decay = row + h.channels() + head;
+      a.beta = a.decay + h.value_heads;
+      a.row_stride = in.stride;
+      a.out = out.row(run.first) + head * h.value_size + column;
+      a.out_stride = out.stride;
+      if (run.fresh) {
+        for (int d = 0; d < h.key_size; ++d) {
+          std::fill_n(a.state + static_cast<std::size_t>(d) * stride, padded16(a.columns), 0.0f);
+        }
+      }
+      table_->delta_scan(a);
+    }
+    first += run.count;
+  }
+}
+
+void DeltaNet::out(const ops::DeltaOut& step, int rows, const ActivationBuffer& in, const ActivationBuffer& gate,
+                   const ActivationBuffer& out, int member, int members) const {
+  const ops::DeltaHeads& h = step.heads;
+  const Share share = share_of(rows * h.value_heads, member, members);
+  const float* weight = step.norm.weight == nullptr ? nullptr : floats(step.norm.weight);
+  const auto norm = step.norm.kind == ops::NormSpec::Kind::rms ? table_->rms_norm : table_->layer_norm;
+  for (int i = share.begin; i < share.end; ++i) {
+    const int row = i / h.value_heads, at = i % h.value_heads * h.value_size;
+    float normed[limits::kMaxHeadSize];
+    norm(in.row(row) + at, weight, step.norm.one_plus, step.norm.epsilon, h.value_size, normed);
+    float* y = out.row(row) + at;
+    std::copy_n(gate.row(row) + h.channels() + at, h.value_size, y);
+    table_->gate(y, normed, GatedActivation::silu, h.value_size);
+  }
+}
+
+}  // namespace adze::cpu
