@@ -24,6 +24,9 @@ struct LayerParameters {
   int window = 0;  // sliding attention over the last `window` positions; 0: all
   enum class Rope : std::uint8_t { main, local, none } rope = Rope::main;
   int kv_source = -1;  // the layer whose keys and values this one reads; -1: its own
+  // A recurrent layer has these in place of heads, which are 0 there.
+  ops::DeltaHeads delta{};
+  int convolution = 0;  // positions that its convolution spans
 };
 
 // A mixture of experts in place of a layer's feed-forward part, see ops::Route.

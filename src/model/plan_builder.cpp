@@ -36,6 +36,11 @@ ops::WeightRef PlanBuilder::rows_of(ops::WeightRef weight, std::int64_t first, s
   return part.get();
 }
 
+int PlanBuilder::state_layer(ops::StateLayer state) {
+  plan_.state_layers.push_back(state);
+  return static_cast<int>(plan_.state_layers.size() - 1);
+}
+
 void PlanBuilder::add(ops::Step step) {
   plan_.steps.push_back(std::move(step));
   plan_.step_layers.push_back(layer_);

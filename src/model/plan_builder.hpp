@@ -12,8 +12,9 @@ class PlanBuilder {
  public:
   // The buffer of this name and width, made on first use. Layers share buffers; one whose width differs gets its own.
   ops::BufferId buffer(std::string_view name, int width);
-  int rope(ops::RopeSpec spec);         // index for AttentionPrep
-  int kv_layer(ops::KvLayer kv_layer);  // index for AttentionPrep and Attend
+  int rope(ops::RopeSpec spec);            // index for AttentionPrep
+  int kv_layer(ops::KvLayer kv_layer);     // index for AttentionPrep and Attend
+  int state_layer(ops::StateLayer state);  // index for DeltaPrep and DeltaScan
   // Rows [first, first + count) of a weight, as a weight of their own.
   ops::WeightRef rows_of(ops::WeightRef weight, std::int64_t first, std::int64_t count);
   void layer(int index) { layer_ = index; }  // of the steps added from here on; -1: none

@@ -16,14 +16,15 @@ extern const Family kOlmo2;
 extern const Family kPhi3;
 extern const Family kQwen2;
 extern const Family kQwen3;
+extern const Family kQwen35;
 extern const Family kQwen3Moe;
 extern const Family kSmolLm3;
 }  // namespace family
 
 namespace {
 constexpr std::array kFamilies{
-    &family::kGemma2, &family::kGemma3, &family::kGemma4, &family::kGptOss,   &family::kLlama,   &family::kOlmo2,
-    &family::kPhi3,   &family::kQwen2,  &family::kQwen3,  &family::kQwen3Moe, &family::kSmolLm3,
+    &family::kGemma2, &family::kGemma3, &family::kGemma4, &family::kGptOss, &family::kLlama,    &family::kOlmo2,
+    &family::kPhi3,   &family::kQwen2,  &family::kQwen3,  &family::kQwen35, &family::kQwen3Moe, &family::kSmolLm3,
 };
 }  // namespace
 

@@ -35,6 +35,13 @@ std::int64_t dim_size(Dim dim, const Hyperparameters& p, int layer) {
     case Dim::fused_expert_width: return 2 * std::int64_t{p.mixture.width};
     case Dim::shared_expert_width: return p.mixture.shared_width;
     case Dim::rope_pairs: return p.rope.dims / 2;
+    case Dim::gated_query: return 2 * std::int64_t{l.heads} * l.head_size;
+    case Dim::delta_channels: return l.delta.channels();
+    case Dim::delta_values: return std::int64_t{l.delta.value_heads} * l.delta.value_size;
+    case Dim::delta_value: return l.delta.value_size;
+    case Dim::delta_heads: return l.delta.value_heads;
+    case Dim::delta_gates: return 2 * std::int64_t{l.delta.value_heads};
+    case Dim::convolution: return l.convolution;
   }
   ADZE_CHECK(false, "dim {}", static_cast<int>(dim));
 }
@@ -60,6 +67,13 @@ std::string_view dim_keys(Dim dim) {
     case Dim::fused_expert_width: return "@.expert_feed_forward_length";
     case Dim::shared_expert_width: return "@.expert_shared_feed_forward_length";
     case Dim::rope_pairs: return "@.rope.dimension_count";
+    case Dim::gated_query: return "@.attention.head_count and @.attention.key_length";
+    case Dim::delta_channels: return "@.ssm.group_count, @.ssm.state_size and @.ssm.inner_size";
+    case Dim::delta_values: return "@.ssm.inner_size";
+    case Dim::delta_value: return "@.ssm.inner_size and @.ssm.time_step_rank";
+    case Dim::delta_heads:
+    case Dim::delta_gates: return "@.ssm.time_step_rank";
+    case Dim::convolution: return "@.ssm.conv_kernel";
   }
   ADZE_CHECK(false, "dim {}", static_cast<int>(dim));
 }
@@ -163,6 +177,10 @@ Result<Weights> Weights::resolve(const std::vector<TensorRow>& rows, const Hyper
     for (int layer = 0; layer < (per_layer ? parameters.layer_count() : 1); ++layer) {
       const std::string name = replace_all(row.gguf, '*', fmt::format("{}", layer));
       const tensor::Shape shape = shape_of(row, parameters, layer);
+      if (shape.elements() == 0) {
+        refs.push_back(nullptr);
+        continue;
+      }
       ADZE_TRY(const tensor::TensorView* view,
                row.need == Need::required ? store.require(name, shape, why) : store.optional(name, shape, why));
       ops::WeightRef ref = nullptr;

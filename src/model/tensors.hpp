@@ -16,7 +16,8 @@
 
 namespace adze::model {
 
-// A size of the hyper-parameters; one of a layer is that layer's.
+// A size of the hyper-parameters; one of a layer is that layer's. A tensor with a size of 0 does not exist in that
+// layer: so one table serves layers of several kinds.
 enum class Dim : std::uint8_t {
   none,
   one,  // a single value
@@ -36,6 +37,14 @@ enum class Dim : std::uint8_t {
   fused_expert_width,   // twice that
   shared_expert_width,  // of the shared expert's network
   rope_pairs,           // rotated values of a head / 2
+  gated_query,          // 2 * query: each head followed by its gate
+  // of Gated DeltaNet, 0 in layers without it
+  delta_channels,  // of its convolution
+  delta_values,    // value_heads * value_size
+  delta_value,     // value_size
+  delta_heads,     // value_heads
+  delta_gates,     // 2 * value_heads
+  convolution,     // positions
 };
 
 enum class Need : std::uint8_t { required, optional };

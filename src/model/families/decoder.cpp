@@ -174,8 +174,11 @@ void DecoderWriter::attention() {
                           .v_norm = {.epsilon = p_.norm_epsilon},
                           .rope = rope_of(l)};
   const int query = l.heads * l.head_size;
-  prep.in = project.out = plan_.buffer("qkv", query + prep.stored_parts() * l.kv_heads * l.head_size);
+  const bool gated = stacked == nullptr && project.parts.front().weight->rows() == 2 * std::int64_t{query};
+  const int queries = gated ? 2 * query : query;
+  prep.in = project.out = plan_.buffer("qkv", queries + prep.stored_parts() * l.kv_heads * l.head_size);
   prep.out = plan_.buffer("q", query);
+  if (gated) prep.gate = plan_.buffer("gate", query);
   mixed_ = plan_.buffer("attended", query);
   plan_.add(std::move(project));
   plan_.add(prep);
@@ -191,6 +194,7 @@ void DecoderWriter::attention() {
       .sinks = weight("blk.*.attn_sinks", "weight"),
       .in = prep.out,
       .out = mixed_,
+      .gate = prep.gate,
       .rows = rows_});
 }
 
@@ -220,6 +224,43 @@ void DecoderWriter::layer_input() {
                            .side = plan_.buffer("layer_inputs", p_.layer_input_size * p_.layer_count()),
                            .side_first = layer_ * p_.layer_input_size,
                            .rows = rows_});
+}
+
+void DecoderWriter::delta_net() {
+  const ops::DeltaHeads& d = layer().delta;
+  kv_layers_.push_back(-1);
+  const int width = d.value_heads * d.value_size;
+  const ops::BufferId projected = plan_.buffer("projected", d.projected());
+  const ops::BufferId prepared = plan_.buffer("prepared", d.prepared()), scanned = plan_.buffer("scanned", width);
+  mixed_ = plan_.buffer("delta", width);
+  const int state = plan_.state_layer({d.channels(), layer().convolution, d.value_heads, d.key_size, d.value_size});
+
+  ops::Project project{.parts = {{weight("blk.*.attn_qkv", "weight")}, {weight("blk.*.attn_gate", "weight")}},
+                       .in = x_,
+                       .out = projected};
+  if (d.gates_by_key_head) {
+    project.parts.push_back({weight("blk.*.ssm_ba", "weight")});
+  } else {
+    project.parts.push_back({weight("blk.*.ssm_beta", "weight")});
+    project.parts.push_back({weight("blk.*.ssm_alpha", "weight")});
+  }
+  plan_.add(std::move(project));
+  plan_.add(ops::DeltaPrep{.state_layer = state,
+                           .heads = d,
+                           .convolution = weight("blk.*.ssm_conv1d", "weight"),
+                           .rate = w_.get("blk.*.ssm_a", layer_),
+                           .dt_bias = weight("blk.*.ssm_dt", "bias"),
+                           .query_scale = 1.0f / std::sqrt(static_cast<float>(d.key_size)),
+                           .in = projected,
+                           .out = prepared});
+  plan_.add(ops::DeltaScan{.state_layer = state, .heads = d, .in = prepared, .out = scanned});
+  if (layer_ >= last_storing_) rows_ = ops::RowSet::needed;
+  plan_.add(ops::DeltaOut{.heads = d,
+                          .norm = norm_spec("blk.*.ssm_norm.weight", layer_),
+                          .in = scanned,
+                          .gate = projected,
+                          .out = mixed_,
+                          .rows = rows_});
 }
 
 void DecoderWriter::feed_forward() {

@@ -38,9 +38,11 @@ class DecoderWriter {
   // x = h: for layers that normalise what they add, not what they read.
   void copy();
   // attended = attention(x): W_q, W_k, W_v (attn_q, attn_k, attn_v, or stacked as attn_qkv), with biases and norms of q
-  // and k where the tensors are there; v is k where W_v is not. Behind the last layer that stores keys and values only
-  // the rows that somebody wants go on.
+  // and k where the tensors are there; v is k where W_v is not. A W_q of twice the rows gives each head a gate for what
+  // it attends to. Behind the last layer that stores something only the rows that somebody wants go on.
   void attention();
+  // delta = Gated DeltaNet(x), see hybrid.hpp: attn_qkv, attn_gate, ssm_beta and ssm_alpha (or ssm_ba, both in one).
+  void delta_net();
   // gated = act(W_gate x) * (W_up x), from ffn_gate and ffn_up, or both stacked in ffn_up.
   void feed_forward();
   // h += the mixture of experts of x, with a shared expert where there is one.
@@ -50,7 +52,7 @@ class DecoderWriter {
   void pre_norm_decoder(std::string_view feed_forward_norm = "blk.*.ffn_norm.weight");
   // The same for one that also normalises what a part adds (post_attention_norm, post_ffw_norm), as Gemma does.
   void sandwich_decoder();
-  // h += W y + b, of what attention() or feed_forward() left. `tensor` without ".weight".
+  // h += W y + b, of what the part before left. `tensor` without ".weight".
   void add_projection(std::string_view tensor);
   // h = (h + post_norm(W y + b)) * scale
   void add_normed_projection(std::string_view tensor, std::string_view post_norm, float scale = 1.0f);
@@ -77,9 +79,9 @@ class DecoderWriter {
   PlanBuilder& plan_;
   int layer_ = -1;
   int main_rope_ = -1, local_rope_ = -1;
-  std::vector<int> kv_layers_;        // per layer: what it reads, an index for the plan
-  int last_storing_ = 0;              // the last layer that stores keys and values
-  ops::BufferId h_, x_, mixed_ = -1;  // mixed_: what attention() or feed_forward() left
+  std::vector<int> kv_layers_;        // per layer: what it reads, an index for the plan; -1 in recurrent ones
+  int last_storing_ = 0;              // the last layer that stores keys and values, or a state
+  ops::BufferId h_, x_, mixed_ = -1;  // mixed_: what the part before left
   ops::RowSet rows_ = ops::RowSet::all;
 };
 

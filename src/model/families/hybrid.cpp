@@ -1,0 +1,120 @@
+#include "model/families/hybrid.hpp"
+
+#include <fmt/format.h>
+
+#include "base/limits.hpp"
+
+namespace adze::model::family {
+namespace {
+
+constexpr const char* kDamaged = "the file is damaged or was made by a broken converter: download or convert it again";
+
+// Per layer of the file: the newer key, or every interval-th layer attends.
+Result<std::vector<bool>> read_recurrent_layers(const ConfigReader& reader, std::size_t layers) {
+  constexpr std::string_view kKey = "attention.recurrent_layers";
+  std::vector<bool> recurrent(layers);
+  if (reader.has(kKey)) {
+    ADZE_TRY(const auto flags, reader.metadata().get_bools(reader.full(kKey)));
+    if (flags.size() != layers) {
+      return fail(ErrorCode::corrupt_file,
+                  fmt::format("{} has {} values for {} layers", reader.full(kKey), flags.size(), layers), kDamaged);
+    }
+    for (std::size_t i = 0; i < layers; ++i) recurrent[i] = flags[i];
+    return recurrent;
+  }
+  ADZE_TRY(const std::int64_t interval, reader.integer_or("full_attention_interval", 4, {1, limits::kMaxLayers}));
+  for (std::size_t i = 0; i < layers; ++i) recurrent[i] = (i + 1) % static_cast<std::size_t>(interval) != 0;
+  return recurrent;
+}
+
+Result<ops::DeltaHeads> read_heads(const ConfigReader& reader, ops::DeltaHeads heads) {
+  ADZE_TRY(const std::int64_t key_heads, reader.integer("ssm.group_count", {1, limits::kMaxHeads}));
+  ADZE_TRY(const std::int64_t value_heads, reader.integer("ssm.time_step_rank", {1, limits::kMaxHeads}));
+  ADZE_TRY(const std::int64_t key_size, reader.integer("ssm.state_size", {1, limits::kMaxHeadSize}));
+  ADZE_TRY(const std::int64_t inner, reader.integer("ssm.inner_size", {1, value_heads * limits::kMaxHeadSize}));
+  if (value_heads % key_heads != 0 || inner % value_heads != 0) {
+    return fail(ErrorCode::corrupt_file,
+                fmt::format("{} {} must divide {} {}, and that {} {}", reader.full("ssm.group_count"), key_heads,
+                            reader.full("ssm.time_step_rank"), value_heads, reader.full("ssm.inner_size"), inner),
+                kDamaged);
+  }
+  heads.key_heads = static_cast<int>(key_heads);
+  heads.value_heads = static_cast<int>(value_heads);
+  heads.key_size = static_cast<int>(key_size);
+  heads.value_size = static_cast<int>(inner / value_heads);
+  return heads;
+}
+
+}  // namespace
+
+Result<Hyperparameters> hybrid_config(const ConfigReader& reader, ops::DeltaHeads order,
+                                      std::span<const std::string_view> known) {
+  std::vector<std::string_view> keys(known.begin(), known.end());
+  keys.emplace_back("nextn_predict_layers");
+  ADZE_TRY_STATUS(refuse_other_settings(reader, keys));
+  ADZE_TRY(Hyperparameters p, read_sizes(reader));
+  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
+  ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(const ops::DeltaHeads heads, read_heads(reader, order));
+  ADZE_TRY(const std::int64_t convolution, reader.integer("ssm.conv_kernel", {1, limits::kMaxConvolution}));
+  ADZE_TRY(const std::vector<bool> recurrent, read_recurrent_layers(reader, p.layers.size()));
+  for (std::size_t i = 0; i < p.layers.size(); ++i) {
+    LayerParameters& layer = p.layers[i];
+    if (!recurrent[i]) continue;
+    layer.heads = layer.kv_heads = layer.head_size = 0;
+    layer.delta = heads;
+    layer.convolution = static_cast<int>(convolution);
+  }
+  // The last ones are a head that predicts further tokens: the main pass ends before.
+  ADZE_TRY(const std::int64_t further, reader.integer_or("nextn_predict_layers", 0, {0, p.layer_count() - 1}));
+  p.layers.resize(p.layers.size() - static_cast<std::size_t>(further));
+  return p;
+}
+
+std::vector<TensorRow> hybrid_tensors(const ops::DeltaHeads& order) {
+  constexpr Dim hidden = Dim::hidden, none = Dim::none, query = Dim::query, key_value = Dim::key_value;
+  constexpr Dim head = Dim::head, values = Dim::delta_values, heads = Dim::delta_heads;
+  std::vector<TensorRow> rows =
+      join({stem_tensors(),
+            {
+                {"blk.*.attn_norm.weight", "model.layers.*.input_layernorm.weight", none, hidden},
+                {"blk.*.post_attention_norm.weight", "model.layers.*.post_attention_layernorm.weight", none, hidden},
+                // Layers that attend.
+                {"blk.*.attn_q.weight", "model.layers.*.self_attn.q_proj.weight", Dim::gated_query, hidden},
+                {"blk.*.attn_k.weight", "model.layers.*.self_attn.k_proj.weight", key_value, hidden},
+                {"blk.*.attn_v.weight", "model.layers.*.self_attn.v_proj.weight", key_value, hidden},
+                {"blk.*.attn_q_norm.weight", "model.layers.*.self_attn.q_norm.weight", none, head},
+                {"blk.*.attn_k_norm.weight", "model.layers.*.self_attn.k_norm.weight", none, head},
+                {"blk.*.attn_output.weight", "model.layers.*.self_attn.o_proj.weight", hidden, query},
+                // Recurrent layers.
+                {"blk.*.attn_qkv.weight", "model.layers.*.linear_attn.in_proj_qkv.weight", Dim::delta_channels, hidden},
+                {"blk.*.attn_gate.weight", "model.layers.*.linear_attn.in_proj_z.weight", values, hidden},
+                {"blk.*.ssm_conv1d.weight", "model.layers.*.linear_attn.conv1d.weight", Dim::delta_channels,
+                 Dim::convolution},
+                {"blk.*.ssm_a", "model.layers.*.linear_attn.A_log", none, heads},
+                {"blk.*.ssm_dt.bias", "model.layers.*.linear_attn.dt_bias", none, heads},
+                {"blk.*.ssm_norm.weight", "model.layers.*.linear_attn.norm.weight", none, Dim::delta_value},
+                {"blk.*.ssm_out.weight", "model.layers.*.linear_attn.out_proj.weight", hidden, values},
+            }});
+  if (order.gates_by_key_head) {
+    rows.push_back({"blk.*.ssm_ba.weight", "model.layers.*.linear_attn.in_proj_ba.weight", Dim::delta_gates, hidden});
+  } else {
+    rows.push_back({"blk.*.ssm_beta.weight", "model.layers.*.linear_attn.in_proj_b.weight", heads, hidden});
+    rows.push_back({"blk.*.ssm_alpha.weight", "model.layers.*.linear_attn.in_proj_a.weight", heads, hidden});
+  }
+  return rows;
+}
+
+void hybrid_mixer(DecoderWriter& decoder) {
+  decoder.norm("blk.*.attn_norm.weight");
+  if (decoder.layer().heads == 0) {
+    decoder.delta_net();
+    decoder.add_projection("blk.*.ssm_out");
+  } else {
+    decoder.attention();
+    decoder.add_projection("blk.*.attn_output");
+  }
+  decoder.norm("blk.*.post_attention_norm.weight");
+}
+
+}  // namespace adze::model::family
