@@ -216,5 +216,49 @@ TEST(Load, ChatsWithSmolLm2) {
   EXPECT_GT(second->statistics.reused_tokens, first->statistics.prompt_tokens);
 }
 
+// A model with recurrent layers (Gated DeltaNet), whose state cannot go back.
+class RecurrentModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* oracles = std::getenv("ADZE_TEST_ORACLES");
+    if (oracles == nullptr) GTEST_SKIP() << "set ADZE_TEST_ORACLES to the folder of all oracles for qwen3_5-dense";
+    path = std::filesystem::path(oracles) / "models/qwen3_5-dense/gguf/qwen3_5-dense-Q8_0.gguf";
+  }
+  // Prompts are what the user said, nothing else: a second turn extends the first one exactly.
+  static inline const std::string kOnlyUsers =
+      "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}";
+  std::filesystem::path path;
+};
+
+TEST_F(RecurrentModel, ASecondTurnEqualsAFreshRun) {
+  Engine engine = load(path, {.chunk = 16, .chat_template = kOnlyUsers});
+  const std::string first = "The river rises in the hills and", second = " falls into the sea, where it ends.";
+  auto kept = engine.start_conversation().value();
+  const auto opening = kept.say(first, options_of(0, 1), nullptr).value();  // its one token is never computed
+  const auto extended = kept.say(second, options_of(0, 24), nullptr).value();
+  EXPECT_EQ(extended.statistics.reused_tokens, opening.statistics.prompt_tokens);
+
+  auto fresh = engine.start_conversation().value();
+  const auto expected = fresh.say(first + second, options_of(0, 24), nullptr).value();
+  EXPECT_EQ(expected.statistics.reused_tokens, 0);
+  EXPECT_EQ(extended.ids, expected.ids);
+  EXPECT_EQ(extended.logits_hash, expected.logits_hash);
+
+  // The first one again, after its state has gone further: from the start.
+  kept.set_messages({});
+  const auto again = kept.say(first + second, options_of(0, 24), nullptr).value();
+  EXPECT_EQ(again.statistics.reused_tokens, 0);
+  EXPECT_EQ(again.ids, expected.ids);
+  EXPECT_EQ(again.logits_hash, expected.logits_hash);
+}
+
+TEST_F(RecurrentModel, TellsTheSizeOfItsState) {
+  const Engine engine = load(path);
+  EXPECT_NE(engine.plan_text().find("recurrent state"), std::string::npos);
+  // 6 layers: 3 inputs of 256 channels, 4 heads of 32 keys and 32 values
+  EXPECT_NE(engine.plan_json().find("\"bytes_per_slot\": " + std::to_string(6 * (3 * 256 + 4 * 32 * 32) * 4)),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace adze

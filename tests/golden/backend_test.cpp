@@ -40,7 +40,13 @@ auto mixture_rows() {
   return testing::Values(OracleRow{"qwen3-moe", "BF16", Noise::routed}, OracleRow{"gpt-oss", "MXFP4", Noise::routed});
 }
 
-bool is_float(std::string_view type) { return type == "F32" || type == "BF16"; }
+auto hybrid_rows() {
+  return testing::Values(OracleRow{"qwen3_5-dense", "mtp-BF16", Noise::sensitive},
+                         OracleRow{"qwen3_5-dense", "Q8_0", Noise::sensitive},
+                         OracleRow{"qwen3_5-k256", "Q4_K", Noise::sensitive});
+}
+
+bool is_float(std::string_view type) { return type == "F32" || type.ends_with("BF16"); }
 
 // The README of the oracles: what int8 activations may cost, by the blocks that they are rounded in.
 double int8_tolerance(std::string_view type) {
@@ -134,6 +140,7 @@ TEST_P(Accuracy, GreedyTextEqualsTheOracle) {
 INSTANTIATE_TEST_SUITE_P(Llama, Accuracy, llama_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Dense, Accuracy, dense_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Mixture, Accuracy, mixture_rows(), [](const auto& row) { return oracle_row_name(row.param); });
+INSTANTIATE_TEST_SUITE_P(Hybrid, Accuracy, hybrid_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 
 // --- bits ------------------------------------------------------------------------------------------------------------
 
@@ -222,6 +229,7 @@ TEST_P(Bits, DoNotDependOnCompanyInTheBatch) {
 INSTANTIATE_TEST_SUITE_P(Llama, Bits, llama_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Dense, Bits, dense_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Mixture, Bits, mixture_rows(), [](const auto& row) { return oracle_row_name(row.param); });
+INSTANTIATE_TEST_SUITE_P(Hybrid, Bits, hybrid_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 
 }  // namespace
 }  // namespace adze::test

@@ -25,7 +25,7 @@ GreedyText greedy_text(const nlohmann::json& json) {
   return {json.at("tokens").get<std::vector<std::int32_t>>(), json.at("margin").get<std::vector<float>>()};
 }
 
-bool is_float(std::string_view type) { return type == "F32" || type == "BF16"; }
+bool is_float(std::string_view type) { return type == "F32" || type.ends_with("BF16"); }
 
 std::string key(std::string_view type, std::string_view prompt) {
   return std::string(type) + "." + std::string(prompt);
