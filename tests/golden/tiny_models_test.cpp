@@ -81,8 +81,9 @@ TEST_P(TinyModel, PerplexityIsThatOfTheUnquantisedModel) {
 // the comparison of its prompt.
 TEST_P(TinyModel, GreedyTextIsThatOfTheUnquantisedModel) {
   constexpr float kTie = 0.1f;
+  const auto oracle = read_json(folder / "oracle.json");
   std::size_t compared = 0, total = 0;
-  for (const auto& [name, prompt] : read_json(folder / "oracle.json").at("prompts").items()) {
+  for (const auto& [name, prompt] : oracle.at("prompts").items()) {
     const auto ids = prompt.at("ids").get<std::vector<std::int32_t>>();
     const auto expected = prompt.at("greedy64").get<std::vector<std::int32_t>>();
     const auto margins = prompt.at("margin").get<std::vector<float>>();
@@ -99,6 +100,7 @@ TEST_P(TinyModel, GreedyTextIsThatOfTheUnquantisedModel) {
       logits = runner.prompt({&token, 1}, 1, 1);
     }
   }
+  EXPECT_EQ(total, 6u * 64u);
   EXPECT_GE(static_cast<double>(compared), 0.75 * static_cast<double>(total));
   RecordProperty("compared", static_cast<int>(compared));
 }
