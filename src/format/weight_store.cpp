@@ -1,5 +1,6 @@
 #include "format/weight_store.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <system_error>
@@ -17,6 +18,17 @@ Digest digest_source(const GgufFile& file) {
                             std::chrono::nanoseconds(changed.time_since_epoch()).count());
   }
   return digest(identity);
+}
+
+// GGUF's own sense: outer dimensions of 1 count for nothing, and converters write them or not.
+bool same_shape(tensor::Shape a, tensor::Shape b) {
+  for (tensor::Shape* shape : {&a, &b}) {
+    while (shape->rank > 1 && shape->dims[0] == 1) {
+      std::rotate(shape->dims.begin(), shape->dims.begin() + 1, shape->dims.end());
+      --shape->rank;
+    }
+  }
+  return a == b;
 }
 
 }  // namespace
@@ -50,7 +62,7 @@ Result<const tensor::TensorView*> WeightStore::optional(std::string_view name, c
                                                         std::string_view why) {
   const GgufTensor* found = file_.find_tensor(name);
   if (found == nullptr) return nullptr;
-  if (found->view.shape != expected) {
+  if (!same_shape(found->view.shape, expected)) {
     return fail(ErrorCode::corrupt_file,
                 fmt::format("tensor '{}' has the shape {}, expected {} (implied by {})", name,
                             format_shape(found->view.shape), format_shape(expected), why),

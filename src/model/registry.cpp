@@ -17,14 +17,17 @@ extern const Family kPhi3;
 extern const Family kQwen2;
 extern const Family kQwen3;
 extern const Family kQwen35;
+extern const Family kQwen35Moe;
 extern const Family kQwen3Moe;
+extern const Family kQwen3Next;
 extern const Family kSmolLm3;
 }  // namespace family
 
 namespace {
 constexpr std::array kFamilies{
-    &family::kGemma2, &family::kGemma3, &family::kGemma4, &family::kGptOss, &family::kLlama,    &family::kOlmo2,
-    &family::kPhi3,   &family::kQwen2,  &family::kQwen3,  &family::kQwen35, &family::kQwen3Moe, &family::kSmolLm3,
+    &family::kGemma2,    &family::kGemma3,   &family::kGemma4,    &family::kGptOss,  &family::kLlama,
+    &family::kOlmo2,     &family::kPhi3,     &family::kQwen2,     &family::kQwen3,   &family::kQwen35,
+    &family::kQwen35Moe, &family::kQwen3Moe, &family::kQwen3Next, &family::kSmolLm3,
 };
 }  // namespace
 

@@ -37,7 +37,9 @@ auto dense_rows() {
 }
 
 auto mixture_rows() {
-  return testing::Values(OracleRow{"qwen3-moe", "BF16", Noise::routed}, OracleRow{"gpt-oss", "MXFP4", Noise::routed});
+  return testing::Values(OracleRow{"qwen3-moe", "BF16", Noise::routed}, OracleRow{"gpt-oss", "MXFP4", Noise::routed},
+                         OracleRow{"qwen3_5-moe", "BF16", Noise::routed},
+                         OracleRow{"qwen3-next", "BF16", Noise::routed});
 }
 
 auto hybrid_rows() {

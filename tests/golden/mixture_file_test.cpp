@@ -88,6 +88,21 @@ TEST_F(MixtureFile, AWrongShapeNamesEveryKeyThatImpliesIt) {
                     HasSubstr("qwen3moe.expert_feed_forward_length"), HasSubstr("qwen3moe.embedding_length")));
 }
 
+TEST_F(MixtureFile, TheSharedExpertsGateMayBeAVectorOrARow) {
+  GgufVariant row(Oracle("qwen3_5-moe").gguf("BF16")), flat(Oracle("qwen3_5-moe").gguf("BF16"));
+  for (int layer = 0; layer < 4; ++layer) {
+    const std::string name = fmt::format("blk.{}.ffn_gate_inp_shexp.weight", layer);
+    ASSERT_EQ(row.tensor(name).shape, matrix(1, 64));
+    flat.set_floats(name, vector(64), row.floats(name));
+  }
+  const std::vector<std::int32_t> tokens{5, 6, 7};
+  const auto expected = row.load(), found = flat.load();
+  ASSERT_TRUE(expected.has_value()) << expected.error().message;
+  ASSERT_TRUE(found.has_value()) << found.error().message;
+  EXPECT_EQ(ops::ref::Interpreter(expected->plan()).run(tokens, 1).values,
+            ops::ref::Interpreter(found->plan()).run(tokens, 1).values);
+}
+
 TEST_F(MixtureFile, ExpertBiasesInHalfFloatsAreWidened) {
   const std::vector<std::int32_t> tokens{5, 6, 7};
   GgufVariant as_is = gpt_oss(), halves = gpt_oss();

@@ -50,7 +50,8 @@ INSTANTIATE_TEST_SUITE_P(Dense, Reference,
                          [](const auto& row) { return oracle_row_name(row.param); });
 
 INSTANTIATE_TEST_SUITE_P(Mixture, Reference,
-                         testing::Values(OracleRow{"qwen3-moe", "BF16"}, OracleRow{"gpt-oss", "MXFP4"}),
+                         testing::Values(OracleRow{"qwen3-moe", "BF16"}, OracleRow{"gpt-oss", "MXFP4"},
+                                         OracleRow{"qwen3_5-moe", "BF16"}, OracleRow{"qwen3-next", "BF16"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 
 // Llama with attention biases exists as safetensors only. Written as GGUF here, the way its converter does: rows of W_q
@@ -225,7 +226,8 @@ INSTANTIATE_TEST_SUITE_P(Dense, ReferenceLayers,
                                          OracleRow{"qwen3-dense", "BF16"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Mixture, ReferenceLayers,
-                         testing::Values(OracleRow{"qwen3-moe", "BF16"}, OracleRow{"gpt-oss", "MXFP4"}),
+                         testing::Values(OracleRow{"qwen3-moe", "BF16"}, OracleRow{"gpt-oss", "MXFP4"},
+                                         OracleRow{"qwen3_5-moe", "BF16"}, OracleRow{"qwen3-next", "BF16"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Hybrid, ReferenceLayers, testing::Values(OracleRow{"qwen3_5-dense", "mtp-BF16"}),
                          [](const auto& row) { return oracle_row_name(row.param); });

@@ -59,7 +59,9 @@ TEST_P(ReferenceStates, AfterAPromptEqualTheOracle) {
   EXPECT_GT(state_layer, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Hybrid, ReferenceStates, testing::Values(OracleRow{"qwen3_5-dense", "mtp-BF16"}),
+INSTANTIATE_TEST_SUITE_P(Hybrid, ReferenceStates,
+                         testing::Values(OracleRow{"qwen3_5-dense", "mtp-BF16"}, OracleRow{"qwen3_5-moe", "BF16"},
+                                         OracleRow{"qwen3-next", "BF16"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 
 }  // namespace

@@ -81,6 +81,16 @@ std::vector<TensorRow> expert_tensors() {
   };
 }
 
+std::vector<TensorRow> shared_expert_tensors() {
+  constexpr Dim hidden = Dim::hidden, width = Dim::shared_expert_width;
+  return {
+      {"blk.*.ffn_gate_inp_shexp.weight", "model.layers.*.mlp.shared_expert_gate.weight", Dim::none, hidden},
+      {"blk.*.ffn_gate_shexp.weight", "model.layers.*.mlp.shared_expert.gate_proj.weight", width, hidden},
+      {"blk.*.ffn_up_shexp.weight", "model.layers.*.mlp.shared_expert.up_proj.weight", width, hidden},
+      {"blk.*.ffn_down_shexp.weight", "model.layers.*.mlp.shared_expert.down_proj.weight", hidden, width},
+  };
+}
+
 std::vector<TensorRow> join(std::initializer_list<std::vector<TensorRow>> lists) {
   std::vector<TensorRow> all;
   for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());

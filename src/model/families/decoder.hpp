@@ -13,13 +13,14 @@
 namespace adze::model::family {
 
 // Rows that many families have. Biases of projections are there or not, tensor by tensor.
-std::vector<TensorRow> stem_tensors();       // embedding, final norm, output
-std::vector<TensorRow> pre_norm_tensors();   // attn_norm, ffn_norm
-std::vector<TensorRow> sandwich_tensors();   // these, and the norms behind attention and feed-forward
-std::vector<TensorRow> attention_tensors();  // attn_q, attn_k, attn_v, attn_output
-std::vector<TensorRow> head_norm_tensors();  // norms over each head of q and k
-std::vector<TensorRow> gated_tensors();      // ffn_gate, ffn_up, ffn_down
-std::vector<TensorRow> expert_tensors();     // router, experts' gate, up and down, with biases where they are there
+std::vector<TensorRow> stem_tensors();           // embedding, final norm, output
+std::vector<TensorRow> pre_norm_tensors();       // attn_norm, ffn_norm
+std::vector<TensorRow> sandwich_tensors();       // these, and the norms behind attention and feed-forward
+std::vector<TensorRow> attention_tensors();      // attn_q, attn_k, attn_v, attn_output
+std::vector<TensorRow> head_norm_tensors();      // norms over each head of q and k
+std::vector<TensorRow> gated_tensors();          // ffn_gate, ffn_up, ffn_down
+std::vector<TensorRow> expert_tensors();         // router, experts' gate, up and down, with biases where they are there
+std::vector<TensorRow> shared_expert_tensors();  // gate, up and down of the shared expert, and its own gate
 std::vector<TensorRow> join(std::initializer_list<std::vector<TensorRow>> lists);
 
 // Writes a plan layer by layer. The residual stream is h; a part reads what the part before it left.
