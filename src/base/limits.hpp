@@ -18,6 +18,12 @@ inline constexpr std::uint64_t kGgufMaxSplits = 4096;
 // --- safetensors (format/safetensors): limit_exceeded ----------------------------------------------------------------
 inline constexpr std::uint64_t kSafetensorsMaxHeaderBytes = 100'000'000;  // the format's own limit
 inline constexpr int kSafetensorsMaxDepth = 128;                          // of values inside fields that nobody knows
+inline constexpr std::uint64_t kSafetensorsMaxIndexBytes = 32u << 20;     // the largest known one has 9 MB
+inline constexpr std::size_t kSafetensorsMaxShards = 4096;
+
+// --- the JSON files of a model folder (format/json, model/huggingface): corrupt_file, limit_exceeded -----------------
+inline constexpr int kJsonMaxDepth = 64;
+inline constexpr std::uint64_t kModelConfigMaxBytes = 1u << 20;  // config.json, generation_config.json
 
 // --- model (model/): corrupt_file, naming the key
 inline constexpr std::int64_t kMaxLayers = 1024;

@@ -8,12 +8,11 @@
 #include "base/limits.hpp"
 #include "format/gguf.hpp"
 #include "hub/store.hpp"
+#include "model/huggingface/vocabulary.hpp"
 #include "model/vocabulary.hpp"
 #include "text/tokenizer_json.hpp"
 
 namespace adze::cli {
-namespace {}  // namespace
-
 const char* environment_variable(const char* name) { return std::getenv(name); }
 
 Result<std::filesystem::path> models_directory(const Settings& settings) {
@@ -34,7 +33,9 @@ Result<std::filesystem::path> find_model(const Context& context, const std::stri
   std::error_code ignored;
   std::filesystem::path path(name);
   if (std::filesystem::is_directory(path, ignored)) {
-    return fail(ErrorCode::not_a_model, fmt::format("'{}' is a directory", name), "Name a .gguf file.");
+    if (std::filesystem::exists(path / "config.json", ignored)) return path;
+    return fail(ErrorCode::not_a_model, fmt::format("'{}' is a directory without config.json", name),
+                "Name a .gguf file, or a folder with config.json, tokenizer.json and weights as .safetensors.");
   }
   if (std::filesystem::exists(path, ignored)) return path;
   // What looks like a path is one: the answer should not be about pulled models.
@@ -44,15 +45,16 @@ Result<std::filesystem::path> find_model(const Context& context, const std::stri
   }
   ADZE_TRY(const std::filesystem::path directory, models_directory(context.settings()));
   ADZE_TRY(const hub::StoredModel model, hub::find_model(directory, name));
-  return model.files.front();
+  return model.path;
 }
 
 Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return model::load_folder_tokenizer(path);
   if (path.extension() == ".json") {
     ADZE_TRY(const std::string source, read_file(path, limits::kTokenizerMaxJsonBytes));
     ADZE_TRY(text::TokenizerSpec spec, text::spec_from_tokenizer_json(source));
     const std::filesystem::path config = path.parent_path() / "tokenizer_config.json";
-    std::error_code ignored;
     if (std::filesystem::exists(config, ignored)) {
       ADZE_TRY(const std::string words, read_file(config, limits::kTokenizerMaxJsonBytes));
       ADZE_TRY_STATUS(text::apply_tokenizer_config(words, spec));

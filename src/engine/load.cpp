@@ -7,7 +7,6 @@
 #include "engine/api_impl.hpp"
 #include "engine/memory.hpp"
 #include "model/model.hpp"
-#include "model/vocabulary.hpp"
 
 namespace adze::engine {
 namespace {
@@ -121,7 +120,7 @@ ModelInfo describe(const model::Model& model, const backend::Prepared& backend, 
   info.name = model.name();
   info.architecture = model.hyperparameters().architecture;
   info.parameters = model.parameter_count();
-  for (const auto& shard : model.weights().file().shards()) info.file_bytes += std::ssize(shard.map.bytes());
+  info.file_bytes = static_cast<std::int64_t>(model.weights().file_bytes());
   info.context = model.plan().context_length;
   info.trained_context = model.hyperparameters().context_length;
   info.layers = model.hyperparameters().layer_count();
@@ -172,7 +171,7 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   CoreParts parts;
   parts.model = model;
   parts.plan = &model->plan();
-  ADZE_TRY(parts.tokenizer, model::load_tokenizer(model->metadata(), model));
+  ADZE_TRY(parts.tokenizer, model::load_tokenizer(model));
   if (parts.tokenizer->size() > model->plan().vocabulary_size) {
     return fail(ErrorCode::corrupt_file,
                 fmt::format("the vocabulary has {} tokens, but the embedding only {} rows", parts.tokenizer->size(),
@@ -180,7 +179,7 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
                 "the file was made by a broken converter: download or convert it again");
   }
   // The vocabulary was read once, merges and all; the few pieces that are printed later come back one page at a time.
-  for (const format::GgufShard& shard : model->weights().file().shards()) shard.map.release(0, shard.data_offset);
+  model->weights().release_headers();
   const std::int64_t context = model->plan().context_length;
   const backend::PrepareOptions prepare = prepare_options(options, context);
   ADZE_TRY(parts.backend, backend::prepare(model->plan(), prepare));

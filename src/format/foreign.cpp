@@ -72,7 +72,7 @@ ForeignFile recognise_foreign(std::span<const std::byte> bytes) {
     if (head.find("data.pkl") != head.npos) return {"a PyTorch checkpoint (a zip archive)", std::string(kConvert)};
     return {"a zip archive", "unpack it first"};
   }
-  if (is_safetensors(bytes)) return {"a safetensors file", std::string(kConvert)};
+  if (is_safetensors(bytes)) return {"a safetensors file", "name the folder that holds it and its config.json"};
   const std::size_t first = head.find_first_not_of(" \t\r\n");
   const std::string_view trimmed = first == head.npos ? std::string_view() : head.substr(first);
   if (starts_with_ignoring_case(trimmed, "<!doctype html") || starts_with_ignoring_case(trimmed, "<html")) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <system_error>
 
 namespace adze::format {
 namespace {
@@ -76,7 +77,7 @@ FileReport inspect(const GgufFile& file) {
   report.architecture = printable(file.architecture());
   report.file_bytes = file.file_bytes();
   for (const GgufShard& shard : file.shards()) report.files.push_back(shard.map.path().filename().string());
-  for (const Metadata::Entry& entry : file.metadata().entries()) report.metadata.push_back(inspect_key(entry));
+  report.metadata = inspect_metadata(file.metadata());
   for (const GgufTensor& tensor : file.tensors()) {
     const auto& shape = tensor.view.shape;
     report.tensors.push_back({printable(tensor.view.name), std::string(tensor::dtype_info(tensor.view.type).name),
@@ -87,31 +88,59 @@ FileReport inspect(const GgufFile& file) {
   return report;
 }
 
-FileReport inspect(const SafetensorsFile& file) {
-  FileReport report;
-  report.format = "safetensors";
-  report.file_bytes = file.file_bytes();
+namespace {
+
+void add_shard(FileReport& report, const SafetensorsFile& file) {
+  const auto index = static_cast<std::uint32_t>(report.files.size());
+  report.files.push_back(file.path().filename().string());
+  report.file_bytes += file.file_bytes();
   for (const auto& [key, value] : file.metadata()) {
     report.metadata.push_back({printable(key), "string", printable(value, kShownBytes), true});
   }
   for (const SafetensorsTensor& tensor : file.tensors()) {
-    report.tensors.push_back(
-        {printable(tensor.name), std::string(tensor.dtype), tensor.shape, tensor.bytes.size(), tensor.file_offset, 0});
+    report.tensors.push_back({printable(tensor.name), std::string(tensor.dtype), tensor.shape, tensor.bytes.size(),
+                              tensor.file_offset, index});
   }
+}
+
+}  // namespace
+
+FileReport inspect(const SafetensorsFile& file) {
+  FileReport report;
+  report.format = "safetensors";
+  add_shard(report, file);
   add_up(report);
   return report;
 }
 
+FileReport inspect(const SafetensorsFolder& folder) {
+  FileReport report;
+  report.format = "safetensors folder";
+  for (const SafetensorsFile& shard : folder.shards()) add_shard(report, shard);
+  report.metadata.clear();  // says who wrote each shard; the model's own settings are in config.json
+  add_up(report);
+  return report;
+}
+
+std::vector<InspectedKey> inspect_metadata(const Metadata& metadata) {
+  std::vector<InspectedKey> keys;
+  for (const Metadata::Entry& entry : metadata.entries()) keys.push_back(inspect_key(entry));
+  return keys;
+}
+
 Result<FileReport> inspect(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    ADZE_TRY(const SafetensorsFolder folder, SafetensorsFolder::open(path));
+    return inspect(folder);
+  }
   // A safetensors file by its name or its ninth byte; anything else is the GGUF reader's to accept or to name.
   ADZE_TRY(const MappedFile whole, MappedFile::open(path));
   const auto first = whole.bytes().first(std::min<std::size_t>(whole.bytes().size(), 9));
   const std::string_view head(reinterpret_cast<const char*>(first.data()), first.size());
   if (!head.starts_with("GGUF") && (path.extension() == ".safetensors" || (head.size() == 9 && head[8] == '{'))) {
     ADZE_TRY(const SafetensorsFile file, SafetensorsFile::open(path));
-    FileReport report = inspect(file);
-    report.files = {path.filename().string()};
-    return report;
+    return inspect(file);
   }
   ADZE_TRY(const GgufFile file, GgufFile::open(path));
   return inspect(file);

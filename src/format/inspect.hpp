@@ -1,4 +1,5 @@
-// What `adze inspect` shows of a model file, GGUF or safetensors: gathered here, laid out by the command.
+// What `adze inspect` shows of a model file, GGUF or safetensors, or of a folder: gathered here, laid out by the
+// command.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "base/result.hpp"
 #include "format/gguf.hpp"
 #include "format/safetensors.hpp"
+#include "format/safetensors_folder.hpp"
 
 namespace adze::format {
 
@@ -47,10 +49,13 @@ struct FileReport {
   std::vector<TypeTotal> totals;  // largest first
 };
 
-// Opens the file whatever its kind. Errors: those of GgufFile::open and SafetensorsFile::open; for a file that is
-// neither, not_a_model.
+// Opens the file or the folder whatever its kind. Errors: those of GgufFile::open, SafetensorsFile::open and
+// SafetensorsFolder::open; for a file that is neither, not_a_model.
 Result<FileReport> inspect(const std::filesystem::path& path);
 FileReport inspect(const GgufFile& file);
 FileReport inspect(const SafetensorsFile& file);
+FileReport inspect(const SafetensorsFolder& folder);
+// Keys as a report shows them.
+std::vector<InspectedKey> inspect_metadata(const Metadata& metadata);
 
 }  // namespace adze::format

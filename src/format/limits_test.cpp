@@ -9,7 +9,9 @@
 #include "base/limits.hpp"
 #include "format/gguf.hpp"
 #include "format/gguf_writer.hpp"
+#include "format/json.hpp"
 #include "format/safetensors.hpp"
+#include "format/safetensors_folder.hpp"
 
 namespace adze::format {
 namespace {
@@ -75,6 +77,33 @@ TEST(FormatLimits, SafetensorsHeader) {
   std::filesystem::resize_file(path, length + 8);  // sparse
   expect_limit(SafetensorsFile::open(path).error(), limits::kSafetensorsMaxHeaderBytes);
   std::filesystem::remove(path);
+}
+
+TEST(FormatLimits, SafetensorsIndex) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "adze_limit_folder";
+  std::filesystem::create_directories(folder);
+  const auto write_index = [&](const std::string& text) {
+    std::ofstream(folder / "model.safetensors.index.json", std::ios::binary) << text;
+  };
+  std::string map;
+  for (std::size_t i = 0; i <= limits::kSafetensorsMaxShards; ++i) {
+    map += fmt::format("{}\"t{}\":\"{}.safetensors\"", i == 0 ? "" : ",", i, i);
+  }
+  write_index("{\"weight_map\":{" + map + "}}");
+  expect_limit(SafetensorsFolder::open(folder).error(), limits::kSafetensorsMaxShards);
+  write_index("{");
+  std::filesystem::resize_file(folder / "model.safetensors.index.json", limits::kSafetensorsMaxIndexBytes + 1);
+  EXPECT_EQ(SafetensorsFolder::open(folder).error().code, ErrorCode::limit_exceeded);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(FormatLimits, JsonDepth) {
+  const auto nested = [](int depth) {
+    const auto n = static_cast<std::size_t>(depth);
+    return JsonObject::parse("{\"a\":" + std::string(n, '[') + std::string(n, ']') + "}", "a.json");
+  };
+  EXPECT_TRUE(nested(limits::kJsonMaxDepth - 1));
+  EXPECT_THAT(nested(limits::kJsonMaxDepth + 1).error().message, ::testing::HasSubstr("nested too deeply"));
 }
 
 }  // namespace

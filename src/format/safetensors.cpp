@@ -91,10 +91,6 @@ Result<tensor::TensorView> SafetensorsTensor::view() const {
     return fail(ErrorCode::unsupported_feature,
                 fmt::format("tensor '{}' has {} dimensions and {} bytes", printable(name), shape.size(), bytes.size()));
   }
-  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % (type->bits / 8) != 0) {
-    return fail(ErrorCode::unsupported_feature, fmt::format("tensor '{}' is not aligned in its file", printable(name)),
-                "save the file again with a current safetensors library");
-  }
   view.shape.rank = static_cast<int>(shape.size());
   std::copy(shape.begin(), shape.end(), view.shape.dims.begin());
   return view;
@@ -131,6 +127,7 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes,
                    [](const auto& a, const auto& b) { return a.offsets < b.offsets; });
   SafetensorsFile file;
   file.file_bytes_ = bytes.size();
+  file.header_ = bytes.first(8 + header_bytes);
   std::uint64_t end = 0;
   for (SafetensorsRecord& record : header->tensors) {
     const auto next = check_record(record, end, data.size());

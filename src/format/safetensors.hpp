@@ -23,8 +23,8 @@ struct SafetensorsTensor {
   std::span<const std::byte> bytes;
   std::uint64_t file_offset = 0;
 
-  // As Adze's tensors are seen. Errors: unsupported_type for a type without a DType, unsupported_feature for more than
-  // four dimensions, none at all of some size, or values that are not aligned in the file.
+  // As Adze's tensors are seen; the bytes may start at any address. Errors: unsupported_type for a type without a
+  // DType, unsupported_feature for more than four dimensions or none at all of some size.
   Result<tensor::TensorView> view() const;
 };
 
@@ -40,9 +40,12 @@ class SafetensorsFile {
   // The free-form strings of `__metadata__`, sorted by key.
   std::span<const std::pair<std::string, std::string>> metadata() const { return metadata_; }
   std::uint64_t file_bytes() const { return file_bytes_; }
+  std::span<const std::byte> header() const { return header_; }      // with its length: all names, shapes and offsets
+  const std::filesystem::path& path() const { return map_.path(); }  // empty when parsed from memory
 
  private:
   MappedFile map_;
+  std::span<const std::byte> header_;
   std::uint64_t file_bytes_ = 0;
   std::vector<SafetensorsTensor> tensors_;
   std::vector<std::uint32_t> by_name_;

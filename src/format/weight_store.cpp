@@ -2,22 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <string>
+#include <numeric>
 #include <system_error>
 
 namespace adze::format {
 namespace {
 
-Digest digest_source(const GgufFile& file) {
-  std::string identity;
-  for (const GgufShard& shard : file.shards()) {
-    std::error_code ignored;
-    const auto changed = shard.map.path().empty() ? std::filesystem::file_time_type{}
-                                                  : std::filesystem::last_write_time(shard.map.path(), ignored);
-    identity += fmt::format("{} {} {}\n", to_hex(digest(shard.bytes.first(shard.data_offset))), shard.bytes.size(),
-                            std::chrono::nanoseconds(changed.time_since_epoch()).count());
-  }
-  return digest(identity);
+// One line of a source's identity.
+std::string identity_of(const std::filesystem::path& path, std::span<const std::byte> header, std::uint64_t bytes) {
+  std::error_code ignored;
+  const auto changed =
+      path.empty() ? std::filesystem::file_time_type{} : std::filesystem::last_write_time(path, ignored);
+  return fmt::format("{} {} {}\n", to_hex(digest(header)), bytes,
+                     std::chrono::nanoseconds(changed.time_since_epoch()).count());
 }
 
 // GGUF's own sense: outer dimensions of 1 count for nothing, and converters write them or not.
@@ -38,12 +35,61 @@ Result<WeightStore> WeightStore::open(const std::filesystem::path& path, MapOpti
   return WeightStore(std::move(file));
 }
 
-WeightStore::WeightStore(GgufFile file)
-    : file_(std::move(file)), taken_(file_.tensors().size()), digest_(digest_source(file_)) {}
+WeightStore::WeightStore(GgufFile file) : file_(std::move(file)) {
+  std::string identity;
+  for (const GgufShard& shard : file_.shards())
+    identity += identity_of(shard.map.path(), shard.bytes.first(shard.data_offset), shard.bytes.size());
+  digest_ = digest(identity);
+  views_.reserve(file_.tensors().size());
+  for (const GgufTensor& tensor : file_.tensors()) views_.push_back(tensor.view);
+  index();
+}
+
+Result<WeightStore> WeightStore::from_folder(SafetensorsFolder folder, std::string metadata) {
+  WeightStore store;
+  store.metadata_bytes_ = std::make_unique<const std::string>(std::move(metadata));
+  store.folder_ = std::make_unique<const SafetensorsFolder>(std::move(folder));
+  const auto bytes = std::as_bytes(std::span(*store.metadata_bytes_));
+  ADZE_TRY(store.file_, GgufFile::parse(bytes, store.folder_->path().string()));
+  std::string identity = to_hex(digest(bytes)) + "\n";
+  for (const SafetensorsFile& shard : store.folder_->shards()) {
+    identity += identity_of(shard.path(), shard.header(), shard.file_bytes());
+    for (const SafetensorsTensor& tensor : shard.tensors()) {
+      auto view = tensor.view();
+      if (!view) {
+        store.no_weights_.emplace_back(static_cast<std::uint32_t>(store.views_.size()), std::move(view.error()));
+        view = tensor::TensorView{.name = tensor.name, .type = tensor::DType::i8, .shape = {}, .bytes = tensor.bytes};
+      }
+      store.views_.push_back(*view);
+    }
+  }
+  store.digest_ = digest(identity);
+  store.index();
+  return store;
+}
+
+void WeightStore::index() {
+  taken_.resize(views_.size());
+  by_name_.resize(views_.size());
+  std::iota(by_name_.begin(), by_name_.end(), 0u);
+  std::ranges::sort(by_name_, {}, [this](std::uint32_t i) { return views_[i].name; });
+}
+
+const std::filesystem::path& WeightStore::path() const {
+  return folder_ ? folder_->path() : file_.shards().front().map.path();
+}
+
+std::uint64_t WeightStore::file_bytes() const { return folder_ ? folder_->file_bytes() : file_.file_bytes(); }
+
+std::uint64_t WeightStore::tensor_bytes() const {
+  std::uint64_t total = 0;
+  for (const tensor::TensorView& view : views_) total += view.bytes.size();
+  return total;
+}
 
 const tensor::TensorView* WeightStore::find(std::string_view name) const {
-  const GgufTensor* found = file_.find_tensor(name);
-  return found == nullptr ? nullptr : &found->view;
+  const auto at = std::ranges::lower_bound(by_name_, name, {}, [this](std::uint32_t i) { return views_[i].name; });
+  return at != by_name_.end() && views_[*at].name == name ? &views_[*at] : nullptr;
 }
 
 Result<const tensor::TensorView*> WeightStore::require(std::string_view name, const tensor::Shape& expected,
@@ -53,29 +99,32 @@ Result<const tensor::TensorView*> WeightStore::require(std::string_view name, co
     return fail(
         ErrorCode::corrupt_file,
         fmt::format("tensor '{}' {} is missing from the model (implied by {})", name, format_shape(expected), why),
-        "the file is incomplete or was converted for another program: download or convert it again");
+        "the model is incomplete or was converted for another program: download or convert it again");
   }
   return view;
 }
 
 Result<const tensor::TensorView*> WeightStore::optional(std::string_view name, const tensor::Shape& expected,
                                                         std::string_view why) {
-  const GgufTensor* found = file_.find_tensor(name);
+  const tensor::TensorView* found = find(name);
   if (found == nullptr) return nullptr;
-  if (!same_shape(found->view.shape, expected)) {
+  const auto position = static_cast<std::uint32_t>(found - views_.data());
+  const auto refused = std::ranges::find(no_weights_, position, &std::pair<std::uint32_t, Error>::first);
+  if (refused != no_weights_.end()) return tl::unexpected<Error>(refused->second);
+  if (!same_shape(found->shape, expected)) {
     return fail(ErrorCode::corrupt_file,
                 fmt::format("tensor '{}' has the shape {}, expected {} (implied by {})", name,
-                            format_shape(found->view.shape), format_shape(expected), why),
+                            format_shape(found->shape), format_shape(expected), why),
                 "tensor and metadata contradict each other: download or convert the model again");
   }
-  taken_[static_cast<std::size_t>(found - file_.tensors().data())] = true;
-  return &found->view;
+  taken_[position] = true;
+  return found;
 }
 
 std::vector<std::string_view> WeightStore::unused() const {
   std::vector<std::string_view> names;
   for (std::size_t i = 0; i < taken_.size(); ++i) {
-    if (!taken_[i]) names.push_back(file_.tensors()[i].view.name);
+    if (!taken_[i]) names.push_back(views_[i].name);
   }
   return names;
 }
@@ -83,9 +132,13 @@ std::vector<std::string_view> WeightStore::unused() const {
 std::uint64_t WeightStore::taken_bytes() const {
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < taken_.size(); ++i) {
-    if (taken_[i]) total += file_.tensors()[i].view.bytes.size();
+    if (taken_[i]) total += views_[i].bytes.size();
   }
   return total;
+}
+
+void WeightStore::release_headers() const {
+  for (const GgufShard& shard : file_.shards()) shard.map.release(0, shard.data_offset);
 }
 
 std::string format_shape(const tensor::Shape& shape) {

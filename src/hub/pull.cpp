@@ -150,10 +150,13 @@ Result<Pulled> pull(std::string_view source, const PullOptions& options, const P
   ADZE_TRY(const PullKind kind, std::visit(puller, parsed));
   std::error_code ignored;
   Pulled pulled{kind,
-                {puller.path().filename().string(), {puller.path()}, fs::file_size(puller.path(), ignored), false},
+                {.name = puller.path().filename().string(),
+                 .path = puller.path(),
+                 .files = {puller.path()},
+                 .bytes = fs::file_size(puller.path(), ignored)},
                 puller.path()};
   for (StoredModel& model : list_models(options.models_dir)) {
-    if (fs::equivalent(model.files.front(), pulled.path, ignored)) pulled.model = std::move(model);
+    if (fs::equivalent(model.path, pulled.path, ignored)) pulled.model = std::move(model);
   }
   return pulled;
 }

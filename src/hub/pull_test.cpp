@@ -267,6 +267,25 @@ TEST_F(PullTest, ListFindRemove) {
   EXPECT_EQ(remove_model(options_.models_dir, "absent").error().code, ErrorCode::not_found);
 }
 
+TEST_F(PullTest, AFolderWithAConfigIsAModel) {
+  write("models/Org/Folder/config.json", "{}");
+  write("models/Org/Folder/model-00001-of-00002.safetensors", "123");
+  write("models/Org/Folder/model-00002-of-00002.safetensors", "4567");
+  write("models/Org/NoConfig/model.safetensors", "1");
+  write("models/Org/NoWeights/config.json", "{}");
+  write("models/loose.safetensors", "1");
+  write("models/config.json", "{}");
+  EXPECT_THAT(names(), ElementsAre("Org/Folder"));
+  const auto model = find_model(options_.models_dir, "folder");
+  ASSERT_TRUE(model);
+  EXPECT_EQ(model->path, options_.models_dir / "Org/Folder");
+  EXPECT_EQ(model->files.size(), 3u);
+  EXPECT_EQ(model->bytes, 9u);
+  ASSERT_TRUE(remove_model(options_.models_dir, "Org/Folder"));
+  EXPECT_FALSE(fs::exists(options_.models_dir / "Org/Folder"));
+  EXPECT_TRUE(fs::exists(options_.models_dir / "Org/NoConfig/model.safetensors"));
+}
+
 TEST_F(PullTest, ZipUnpacksOrRefuses) {
   std::string content;
   for (unsigned i = 0; i < 300'000; ++i) content += static_cast<char>(i * i >> 7);

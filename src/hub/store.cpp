@@ -44,6 +44,20 @@ int fit(const std::string& name, std::string_view wanted) {
   return lower(name) == low || lower(last) == low ? 1 : 0;
 }
 
+void add_file(StoredModel& model, const fs::directory_entry& entry) {
+  std::error_code ignored;
+  model.files.push_back(entry.path());
+  model.bytes += static_cast<std::uint64_t>(entry.file_size(ignored));
+  model.linked = model.linked || entry.is_symlink(ignored);
+}
+
+// Whether a .safetensors file is part of a model folder below `directory`.
+bool is_in_model_folder(const fs::path& file, const fs::path& directory) {
+  std::error_code ignored;
+  const fs::path folder = file.parent_path();
+  return folder != directory && fs::exists(folder / "config.json", ignored);
+}
+
 }  // namespace
 
 fs::path models_directory(std::string_view setting, Lookup lookup) {
@@ -64,17 +78,24 @@ std::vector<StoredModel> list_models(const fs::path& directory) {
       if (name.starts_with('.') || at.depth() >= limits::kMaxModelFolderDepth) at.disable_recursion_pending();
       continue;
     }
-    if (name.starts_with('.') || at->path().extension() != ".gguf" || !at->is_regular_file(ignored)) continue;
-    const std::string relative = at->path().lexically_relative(directory).generic_string();
-    StoredModel& model = models[model_name(relative)];
-    model.files.push_back(at->path());
-    model.bytes += static_cast<std::uint64_t>(at->file_size(ignored));
-    model.linked = model.linked || at->is_symlink(ignored);
+    if (name.starts_with('.') || !at->is_regular_file(ignored)) continue;
+    if (at->path().extension() == ".gguf") {
+      add_file(models[model_name(at->path().lexically_relative(directory).generic_string())], *at);
+    } else if (at->path().extension() == ".safetensors" && is_in_model_folder(at->path(), directory)) {
+      const fs::path folder = at->path().parent_path();
+      StoredModel& model = models[folder.lexically_relative(directory).generic_string()];
+      if (!model.path.empty()) continue;  // by another of its shards
+      model.path = folder;
+      for (const auto& entry : fs::directory_iterator(folder, options, ignored)) {
+        if (entry.is_regular_file(ignored) && entry.path().extension() != ".gguf") add_file(model, entry);
+      }
+    }
   }
   std::vector<StoredModel> sorted;
   for (auto& [name, model] : models) {
     model.name = name;
     std::sort(model.files.begin(), model.files.end());
+    if (model.path.empty()) model.path = model.files.front();
     sorted.push_back(std::move(model));
   }
   return sorted;

@@ -1,6 +1,6 @@
 // The models on disk: a folder of model files, in sub-folders ORG/REPO where they came from a hub. A model's name is
 // its path there without ".gguf", or any unambiguous end of it. Nothing else is kept: a file that is copied into the
-// folder is a model.
+// folder is a model, and so is a sub-folder with config.json and .safetensors files.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ std::filesystem::path models_directory(std::string_view setting, Lookup lookup);
 
 struct StoredModel {
   std::string name;                          // "smollm2", "ORG/REPO/FILE"
-  std::vector<std::filesystem::path> files;  // one, or every shard
+  std::filesystem::path path;                // what to open: a file (of a split: the first shard) or a folder
+  std::vector<std::filesystem::path> files;  // one, or every shard, or all files of the folder
   std::uint64_t bytes = 0;                   // of all files
   bool linked = false;                       // the bytes lie elsewhere: in a hub cache
 };

@@ -146,6 +146,8 @@ Result<Hyperparameters> read_sizes(const ConfigReader& reader) {
   ADZE_TRY(p.context_length, reader.integer("context_length", {1, limits::kMaxContext}));
   ADZE_TRY(p.vocabulary_size, read_vocabulary_size(reader));
   p.hidden_size = static_cast<int>(hidden);
+  // Says nothing in GGUF files, where a missing output matrix means that the embedding takes its place.
+  ADZE_TRY(p.tied_output, reader.metadata().get_bool_or(reader.full("tie_word_embeddings"), true));
 
   const auto count = static_cast<std::size_t>(layers);
   ADZE_TRY(const auto heads, reader.per_layer("attention.head_count", count, {1, limits::kMaxHeads}));
@@ -260,6 +262,12 @@ Result<RopeSettings> read_rope(const ConfigReader& reader, const Hyperparameters
   ADZE_TRY(rope.original_context, reader.integer_or("rope.scaling.original_context_length", parameters.context_length,
                                                     {1, limits::kMaxContext}));
   ADZE_TRY(rope.attention_factor, reader.number_or("rope.scaling.attn_factor", 1.0f, {0.0, 100.0}));
+  ADZE_TRY(rope.low_frequency_factor, reader.number_or("rope.scaling.low_freq_factor", 1.0f, {0.0, 1e6}));
+  ADZE_TRY(rope.high_frequency_factor, reader.number_or("rope.scaling.high_freq_factor", 4.0f, {0.0, 1e6}));
+  if (rope.scaling == RopeScaling::llama3 && rope.high_frequency_factor <= rope.low_frequency_factor) {
+    return out_of_range(reader.full("rope.scaling.high_freq_factor"), fmt::format("{}", rope.high_frequency_factor),
+                        fmt::format("more than {}", rope.low_frequency_factor));
+  }
   ADZE_TRY(rope.beta_fast, reader.number_or("rope.scaling.yarn_beta_fast", 32.0f, {0.0, 1e6}));
   ADZE_TRY(rope.beta_slow, reader.number_or("rope.scaling.yarn_beta_slow", 1.0f, {0.0, 1e6}));
   ADZE_TRY_STATUS(reader.refuse_unless("rope.scaling.alpha", 0.0, "NTK-aware rope scaling by alpha"));

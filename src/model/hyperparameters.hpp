@@ -52,6 +52,7 @@ struct Hyperparameters {
   float final_softcap = 0.0f;      // the same on logits
   float embedding_scale = 1.0f;
   int layer_input_size = 0;  // per-layer embeddings of this size for each layer (Gemma 4); 0: none
+  bool tied_output = true;   // the embedding is the output matrix where the model has no other
   ops::Activation activation = ops::Activation::silu;
   RopeSettings rope;
   MixtureParameters mixture{};

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/limits.hpp"
+#include "model/huggingface/vocabulary.hpp"
+#include "model/vocabulary.hpp"
 
 namespace adze::model {
 namespace {
@@ -17,7 +19,7 @@ Result<const Family*> choose_family(const format::WeightStore& store) {
     return fail(ErrorCode::unsupported_feature, "the file is an adapter (LoRA), which Adze does not apply",
                 "use a model with the adapter merged into it");
   }
-  const std::string_view architecture = store.file().architecture();
+  const std::string_view architecture = store.architecture();
   if (architecture.empty()) {
     return fail(ErrorCode::corrupt_file, "the metadata key general.architecture is missing",
                 "the file is damaged or was made by a broken converter: download or convert it again");
@@ -56,21 +58,25 @@ Result<std::int64_t> choose_context(const ModelOptions& options, const Hyperpara
 }  // namespace
 
 Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions& options) {
-  ADZE_TRY(format::WeightStore store, format::WeightStore::open(path, options.map));
-  return load(std::move(store), options);
+  ADZE_TRY(ModelSource source, open_model_source(path, options.map));
+  return load(std::move(source), options);
 }
 
-Result<Model> Model::load(format::WeightStore store, const ModelOptions& options) {
-  Model model(std::move(store));
-  ADZE_TRY_STATUS(model.build(options));
+Result<Model> Model::load(ModelSource source, const ModelOptions& options) {
+  Model model(std::move(source.store));
+  model.notes_ = std::move(source.notes);
+  if (auto built = model.build(options); !built)
+    return tl::unexpected(in_words_of(source.key_sources, std::move(built.error())));
   return model;
 }
 
 Status Model::build(const ModelOptions& options) {
   ADZE_TRY(family_, choose_family(store_));
-  ADZE_TRY(parameters_, family_->config(ConfigReader(store_.metadata(), store_.file().architecture())));
-  parameters_.architecture = store_.file().architecture();
-  ADZE_TRY(weights_, Weights::resolve(family_->tensors(parameters_), parameters_, store_));
+  ADZE_TRY(parameters_, family_->config(ConfigReader(store_.metadata(), store_.architecture())));
+  parameters_.architecture = store_.architecture();
+  const std::vector<TensorRow> rows = family_->tensors(parameters_);
+  if (!rope_is_interleaved(rows, store_.format())) parameters_.rope.interleaved = false;
+  ADZE_TRY(weights_, Weights::resolve(rows, parameters_, store_));
   ADZE_TRY(parameters_.rope, apply_overrides(parameters_.rope, options.rope));
   ADZE_TRY(const std::int64_t context, choose_context(options, parameters_, parameters_.rope));
   ADZE_TRY_STATUS(read_generation_defaults());
@@ -130,12 +136,18 @@ Status Model::read_generation_defaults() {
 std::string Model::name() const {
   const auto name = metadata().get_string_or("general.name", "");
   if (name && !name->empty()) return format::printable(*name);
-  return store_.file().shards().front().map.path().stem().string();
+  return store_.path().stem().string();
+}
+
+Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::shared_ptr<const Model>& model) {
+  const format::WeightStore& weights = model->weights();
+  if (weights.format() == format::StoreFormat::safetensors) return load_folder_tokenizer(weights.path());
+  return load_tokenizer(model->metadata(), model);
 }
 
 std::int64_t Model::parameter_count() const {
   std::int64_t count = 0;
-  for (const format::GgufTensor& tensor : store_.tensors()) count += tensor.view.shape.elements();
+  for (const tensor::TensorView& view : store_.tensors()) count += view.shape.elements();
   for (const std::string_view name : store_.unused()) count -= store_.find(name)->shape.elements();
   return count;
 }
@@ -146,14 +158,14 @@ std::optional<std::string_view> Model::chat_template() const {
   return *source;
 }
 
-Explanation explain(format::WeightStore store) {
+Explanation explain(ModelSource source) {
   Explanation explanation;
-  explanation.architecture = format::printable(store.file().architecture());
-  if (const Family* family = find_family(store.file().architecture()); family != nullptr) {
+  explanation.architecture = format::printable(source.store.architecture());
+  if (const Family* family = find_family(source.store.architecture()); family != nullptr) {
     explanation.family = family->name;
     explanation.summary = family->summary;
   }
-  auto model = Model::load(std::move(store));
+  auto model = Model::load(std::move(source));
   if (!model) {
     explanation.refusal = std::move(model.error());
     return explanation;

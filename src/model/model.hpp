@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,11 +12,13 @@
 #include "base/file.hpp"
 #include "base/result.hpp"
 #include "format/weight_store.hpp"
+#include "model/huggingface/folder.hpp"
 #include "model/hyperparameters.hpp"
 #include "model/registry.hpp"
 #include "model/rope.hpp"
 #include "model/tensors.hpp"
 #include "ops/plan.hpp"
+#include "text/tokenizer.hpp"
 
 namespace adze::model {
 
@@ -35,12 +38,12 @@ struct GenerationDefaults {
 // Immutable after load; may be read by any thread. Views and plan live as long as it does, moves included.
 class Model {
  public:
-  // Errors: those of WeightStore::open; unsupported_architecture (no family has it), unsupported_feature and
-  // unsupported_type (by name), not_a_model (a vocabulary or an adapter without a model), corrupt_file (also for a
-  // tensor that must be there and is not), invalid_argument (the rope overrides, the context).
+  // A GGUF file or a Hugging Face folder. Errors: those of open_model_source; unsupported_architecture (no family has
+  // it), unsupported_feature and unsupported_type (by name), not_a_model (a vocabulary or an adapter without a model),
+  // corrupt_file (also for a tensor that must be there and is not), invalid_argument (the rope overrides, the context).
   static Result<Model> load(const std::filesystem::path& path, const ModelOptions& options = {});
   // The same for a file that is open already.
-  static Result<Model> load(format::WeightStore store, const ModelOptions& options = {});
+  static Result<Model> load(ModelSource source, const ModelOptions& options = {});
 
   const Family& family() const { return *family_; }
   const Hyperparameters& hyperparameters() const { return parameters_; }
@@ -78,6 +81,10 @@ struct Explanation {
   std::optional<Hyperparameters> parameters;  // unless refused
   std::vector<std::string> notes;
 };
-Explanation explain(format::WeightStore store);
+Explanation explain(ModelSource source);
+
+// The model's tokenizer; its strings may be views into the model. Errors: those of the format's vocabulary and of
+// Tokenizer::create.
+Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::shared_ptr<const Model>& model);
 
 }  // namespace adze::model

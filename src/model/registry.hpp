@@ -9,6 +9,7 @@
 
 #include "base/result.hpp"
 #include "format/metadata.hpp"
+#include "model/huggingface/import.hpp"
 #include "model/hyperparameters.hpp"
 #include "model/plan_builder.hpp"
 #include "model/tensors.hpp"
@@ -22,6 +23,7 @@ struct Family {
   Result<Hyperparameters> (*config)(const ConfigReader& reader);
   std::vector<TensorRow> (*tensors)(const Hyperparameters& parameters);
   void (*forward)(const Hyperparameters& parameters, const Weights& weights, PlanBuilder& plan);
+  std::span<const FamilyImport> imports{};  // from Hugging Face folders; empty: GGUF only
 };
 
 std::span<const Family* const> families();

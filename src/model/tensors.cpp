@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <span>
 
 #include "base/check.hpp"
+#include "model/tensor_names.hpp"
 
 namespace adze::model {
 namespace {
@@ -102,32 +101,24 @@ tensor::Shape shape_of(const TensorRow& row, const Hyperparameters& p, int layer
   return shape;
 }
 
-// Tensors with these beginnings are part of the model's main pass. Others ("v.blk.0.", "mm.", an adapter's) belong to
-// parts that Adze does not run, and stay untouched.
-constexpr std::array<std::string_view, 6> kMainPass{"blk.", "token_embd", "output", "rope_", "embd_", "per_layer_"};
-// Tables of 2023 that a converter wrote beside the weights; the model computes them itself.
-constexpr std::string_view kObsolete = "attn_rot_embd";
-
-// The N of "blk.N.", else -1.
-int layer_of(std::string_view name) {
-  constexpr std::string_view kStart = "blk.";
-  int layer = -1;
-  if (name.starts_with(kStart)) std::from_chars(name.data() + kStart.size(), name.data() + name.size(), layer);
-  return layer;
-}
-
-Status refuse_leftovers(const format::WeightStore& store, int layers) {
+Status refuse_leftovers(const format::WeightStore& store, const TensorNames& names, int layers) {
   for (const std::string_view name : store.unused()) {
-    const bool main_pass = std::any_of(kMainPass.begin(), kMainPass.end(),
-                                       [&](std::string_view start) { return name.starts_with(start); });
-    if (!main_pass || name.find(kObsolete) != std::string_view::npos) continue;
-    if (layer_of(name) >= layers) continue;  // past the last layer (say, a prediction head): takes no part either
+    if (!names.is_main_pass(name, layers)) continue;
     return fail(ErrorCode::unsupported_feature,
                 fmt::format("the model has a tensor '{}' that Adze does not compute with in this family",
                             format::printable(name)),
                 "running it without would give wrong answers; use another model");
   }
   return {};
+}
+
+bool is_required(Need need, const Hyperparameters& parameters) {
+  switch (need) {
+    case Need::required: return true;
+    case Need::optional: return false;
+    case Need::unless_tied: return !parameters.tied_output;
+  }
+  ADZE_CHECK(false, "need {}", static_cast<int>(need));
 }
 
 std::vector<float> floats_of(const tensor::TensorView& view) {
@@ -148,7 +139,14 @@ Status check_divisors(const tensor::TensorView& view) {
 
 }  // namespace
 
-Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view, bool vector) {
+bool rope_is_interleaved(const std::vector<TensorRow>& rows, format::StoreFormat format) {
+  const bool permuted = std::ranges::any_of(rows, [](const TensorRow& row) {
+    return row.transform == Transform::interleave_query || row.transform == Transform::interleave_key;
+  });
+  return format == format::StoreFormat::gguf || !permuted;
+}
+
+Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view, bool vector, Transform transform) {
   const tensor::DTypeInfo& type = tensor::dtype_info(view.type);
   const bool is_float =
       view.type == tensor::DType::f32 || view.type == tensor::DType::f16 || view.type == tensor::DType::bf16;
@@ -158,10 +156,15 @@ Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view, bool vecto
                             type.name, vector ? "norm or a bias" : "weight"),
                 "convert the model again");
   }
-  if (!vector || view.type == tensor::DType::f32) return &view;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(view.bytes.data()) % alignof(float) == 0;
+  const bool one_plus = transform == Transform::one_plus;
+  if (!vector || (view.type == tensor::DType::f32 && aligned && !one_plus)) return &view;
   auto widened = std::make_unique<Widened>();
   widened->values.resize(static_cast<std::size_t>(view.shape.elements()));
   tensor::dequantise_row(view.type, view.bytes.data(), widened->values.data(), view.shape.elements());
+  if (one_plus) {
+    for (float& value : widened->values) value += 1.0f;
+  }
   widened->view = {view.name, tensor::DType::f32, view.shape, std::as_bytes(std::span(widened->values))};
   widened_.push_back(std::move(widened));
   return &widened_.back()->view;
@@ -170,28 +173,30 @@ Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view, bool vecto
 Result<Weights> Weights::resolve(const std::vector<TensorRow>& rows, const Hyperparameters& parameters,
                                  format::WeightStore& store) {
   Weights weights;
+  const TensorNames names(store, rows);
+  const bool from_safetensors = store.format() == format::StoreFormat::safetensors;
   for (const TensorRow& row : rows) {
     const bool per_layer = row.gguf.find('*') != std::string_view::npos;
     const std::string why = implied_by(row, parameters);
     std::vector<ops::WeightRef>& refs = weights.by_name_[std::string(row.gguf)];
     for (int layer = 0; layer < (per_layer ? parameters.layer_count() : 1); ++layer) {
-      const std::string name = replace_all(row.gguf, '*', fmt::format("{}", layer));
+      const std::string name = names.name(row, layer);
       const tensor::Shape shape = shape_of(row, parameters, layer);
       if (shape.elements() == 0) {
         refs.push_back(nullptr);
         continue;
       }
       ADZE_TRY(const tensor::TensorView* view,
-               row.need == Need::required ? store.require(name, shape, why) : store.optional(name, shape, why));
+               is_required(row.need, parameters) ? store.require(name, shape, why) : store.optional(name, shape, why));
       ops::WeightRef ref = nullptr;
       if (view != nullptr) {
-        ADZE_TRY(ref, weights.adopt(*view, row.rows == Dim::none));
+        ADZE_TRY(ref, weights.adopt(*view, row.rows == Dim::none, from_safetensors ? row.transform : Transform::none));
         if (row.columns == Dim::rope_pairs) ADZE_TRY_STATUS(check_divisors(*ref));
       }
       refs.push_back(ref);
     }
   }
-  ADZE_TRY_STATUS(refuse_leftovers(store, parameters.layer_count()));
+  ADZE_TRY_STATUS(refuse_leftovers(store, names, parameters.layer_count()));
   return weights;
 }
 

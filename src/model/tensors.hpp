@@ -47,13 +47,20 @@ enum class Dim : std::uint8_t {
   convolution,     // positions
 };
 
-enum class Need : std::uint8_t { required, optional };
+enum class Need : std::uint8_t {
+  required,
+  optional,
+  unless_tied,  // may be absent only where the model says (or, in GGUF, implies) that the embedding takes its place
+};
 
-// What has to be done to a safetensors weight to make it what the GGUF file holds; GGUF tensors are used as they are.
+// How a GGUF file's tensor differs from the safetensors weight; GGUF tensors are used as they are.
 enum class Transform : std::uint8_t {
   none,
-  interleave_query,  // rows of each head from (i, i + dims / 2) pairs to (2i, 2i + 1) pairs
+  // Rows of each head from (i, i + dims / 2) pairs to (2i, 2i + 1) pairs. No data is moved when a safetensors model is
+  // loaded: its rope turns half-split pairs instead (rope_is_interleaved).
+  interleave_query,
   interleave_key,
+  one_plus,  // a norm around zero, multiplied as 1 + weight: GGUF has the sum, computed here for safetensors
 };
 
 struct TensorRow {
@@ -66,9 +73,12 @@ struct TensorRow {
   Dim outer = Dim::none;  // Dim::experts: [outer, rows, columns], a matrix or a vector for each expert
 };
 
-// Vectors (norms, biases, rope factors; an expert's as well) are float32 whatever the file holds: other float types are
-// widened into memory of this object. Matrices are views into the store. Immutable once resolved; movable, the views do
-// not move.
+// Whether rope turns pairs (2i, 2i + 1) in a model of this format, where the family does so in GGUF files.
+bool rope_is_interleaved(const std::vector<TensorRow>& rows, format::StoreFormat format);
+
+// Vectors (norms, biases, rope factors; an expert's as well) are aligned float32 whatever the file holds: other float
+// types are widened into memory of this object. Matrices are views into the store. Immutable once resolved; movable, the
+// views do not move.
 class Weights {
  public:
   // Takes every row's tensors from the store. Errors: those of WeightStore::require; unsupported_type (a type that is
@@ -89,7 +99,7 @@ class Weights {
     std::vector<float> values;
     tensor::TensorView view;
   };
-  Result<ops::WeightRef> adopt(const tensor::TensorView& view, bool vector);
+  Result<ops::WeightRef> adopt(const tensor::TensorView& view, bool vector, Transform transform);
 
   std::unordered_map<std::string, std::vector<ops::WeightRef>> by_name_;  // one entry, or one per layer
   std::vector<std::unique_ptr<Widened>> widened_;

@@ -489,13 +489,22 @@ Result<TokenizerSpec> spec_from_tokenizer_json(std::string_view text, TokenizerJ
   return Reader(members, std::move(storage), options).read();
 }
 
-Status apply_tokenizer_config(std::string_view text, TokenizerSpec& spec) {
-  simdjson::dom::parser parser;
+namespace {
+
+Result<object> tokenizer_config(simdjson::dom::parser& parser, std::string_view text) {
   element root;
   object members;
   if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS || root.get(members) != simdjson::SUCCESS) {
     return fail(ErrorCode::corrupt_file, "tokenizer_config.json is not a JSON object", "get the file again");
   }
+  return members;
+}
+
+}  // namespace
+
+Status apply_tokenizer_config(std::string_view text, TokenizerSpec& spec) {
+  simdjson::dom::parser parser;
+  ADZE_TRY(const object members, tokenizer_config(parser, text));
   const auto token = [&](std::string_view key, std::optional<TokenId>& id) -> Status {
     const auto value = member(members, key);
     if (!value) return {};
@@ -522,6 +531,27 @@ Status apply_tokenizer_config(std::string_view text, TokenizerSpec& spec) {
   ADZE_TRY(spec.add_bos, bool_or(members, "add_bos_token", spec.add_bos));
   ADZE_TRY(spec.add_eos, bool_or(members, "add_eos_token", spec.add_eos));
   return {};
+}
+
+Result<std::optional<std::string>> chat_template_of_tokenizer_config(std::string_view text) {
+  simdjson::dom::parser parser;
+  ADZE_TRY(const object members, tokenizer_config(parser, text));
+  const auto value = member(members, "chat_template");
+  if (!value) return std::nullopt;
+  std::string_view source;
+  if (value->get(source) == simdjson::SUCCESS) return std::string(source);
+  array several;
+  if (value->get(several) != simdjson::SUCCESS) {
+    return fail(ErrorCode::corrupt_file, "tokenizer_config.json: \"chat_template\" is neither a string nor an array");
+  }
+  for (const element item : several) {
+    ADZE_TRY(const object named, object_of(item, "a member of \"chat_template\""));
+    ADZE_TRY(const std::string_view name, string_or(named, "name", ""));
+    if (name != "default") continue;
+    ADZE_TRY(source, string_or(named, "template", ""));
+    return std::string(source);
+  }
+  return std::nullopt;
 }
 
 }  // namespace adze::text

@@ -24,5 +24,7 @@ Result<TokenizerSpec> spec_from_tokenizer_json(std::string_view text, TokenizerJ
 // Fills bos, eos, unk, pad, add_bos and add_eos from tokenizer_config.json, which may name them; unknown members are
 // left alone. Errors: corrupt_file.
 Status apply_tokenizer_config(std::string_view text, TokenizerSpec& spec);
+// The chat template in it: its chat_template, or of several the one named "default". Errors: corrupt_file.
+Result<std::optional<std::string>> chat_template_of_tokenizer_config(std::string_view text);
 
 }  // namespace adze::text

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -272,6 +273,22 @@ TEST_F(Program, TokenizerJsonIsEnough) {
   EXPECT_EQ(adze_json({"tokenize", path, "Hello world", "--json"})["ids"], json({19556, 905}));
   EXPECT_EQ(adze_json({"tokenize", path, "<|im_end|>", "--special", "--json"})["ids"], json({2}));
   EXPECT_GT(adze_json({"tokenize", path, "<|im_end|>", "--json"})["ids"].size(), 1u);
+}
+
+// The same model as kModel, in the format that it was converted from.
+TEST_F(Program, AFolderIsAModel) {
+  const char* oracles = std::getenv("ADZE_TEST_ORACLES");
+  if (oracles == nullptr) GTEST_SKIP() << "set ADZE_TEST_ORACLES to the folder of all oracles for llama-gqa-rope3";
+  const std::string folder = std::string(oracles) + "/models/llama-gqa-rope3/hf";
+  const json report = adze_json({"inspect", folder, "--json"});
+  EXPECT_EQ(report["supported"], true);
+  EXPECT_EQ(report["architecture"], "llama");
+  EXPECT_EQ(report["files"], json({"model.safetensors"}));
+  EXPECT_EQ(adze_json({"tokenize", folder, "Hello, world", "--bos", "--json"})["ids"],
+            adze_json({"tokenize", kModel, "Hello, world", "--bos", "--json"})["ids"]);
+  EXPECT_EQ(adze_json({"generate", folder, "--ids", "1216,5,9", "-n", "4", "--json"})["ids"].size(), 4u);
+  EXPECT_THAT(adze({"plan", folder}).out, HasSubstr("route"));
+  expect_failure(adze({"run", std::string(oracles) + "/models", "hi"}), 4, "without config.json");
 }
 
 TEST_F(Program, TemplateSegments) {

@@ -50,12 +50,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!file) return 0;
   read_metadata(file->metadata());
   WeightStore store(std::move(*file));
-  for (const GgufTensor& tensor : store.tensors()) {
-    if (tensor.view.bytes.size() != static_cast<std::size_t>(tensor.view.rows()) * tensor.view.row_stride())
-      std::abort();
-    g_sink = g_sink + static_cast<std::uint64_t>(tensor.view.bytes.front()) +
-             static_cast<std::uint64_t>(tensor.view.bytes.back());
-    if (!store.require(tensor.view.name, tensor.view.shape, "fuzz")) std::abort();
+  for (const adze::tensor::TensorView& view : store.tensors()) {
+    if (view.bytes.size() != static_cast<std::size_t>(view.rows()) * view.row_stride()) std::abort();
+    g_sink = g_sink + static_cast<std::uint64_t>(view.bytes.front()) + static_cast<std::uint64_t>(view.bytes.back());
+    if (!store.require(view.name, view.shape, "fuzz")) std::abort();
   }
   if (!store.unused().empty()) std::abort();
   g_sink = g_sink + store.source_digest().low;

@@ -48,7 +48,7 @@ auto hybrid_rows() {
                          OracleRow{"qwen3_5-k256", "Q4_K", Noise::sensitive});
 }
 
-bool is_float(std::string_view type) { return type == "F32" || type.ends_with("BF16"); }
+bool is_float(std::string_view type) { return type == "F32" || type == "HF" || type.ends_with("BF16"); }
 
 // The README of the oracles: what int8 activations may cost, by the blocks that they are rounded in.
 double int8_tolerance(std::string_view type) {
@@ -139,6 +139,12 @@ TEST_P(Accuracy, GreedyTextEqualsTheOracle) {
   }
 }
 
+auto folder_rows() {
+  return testing::Values(OracleRow{"llama-attnbias", "HF"}, OracleRow{"llama-gqa-rope3", "HF"},
+                         OracleRow{"mistral-swa", "HF"});
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, Accuracy, folder_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Llama, Accuracy, llama_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Dense, Accuracy, dense_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Mixture, Accuracy, mixture_rows(), [](const auto& row) { return oracle_row_name(row.param); });

@@ -98,7 +98,7 @@ TEST(ModelFile, AVocabularyWithoutWeightsIsNoModel) {
   auto model = variant.load();
   ASSERT_TRUE(model.has_value());
   std::vector<std::string> names;
-  for (const auto& tensor : model->weights().tensors()) names.emplace_back(tensor.view.name);
+  for (const auto& tensor : model->weights().tensors()) names.emplace_back(tensor.name);
   GgufVariant bare = grouped_heads();
   for (const std::string& name : names) bare.remove_tensor(name);
   EXPECT_EQ(refusal(std::move(bare)).code, ErrorCode::not_a_model);
@@ -107,7 +107,7 @@ TEST(ModelFile, AVocabularyWithoutWeightsIsNoModel) {
 TEST(ModelFile, ExplainTellsFamilyAndReason) {
   auto store = format::WeightStore::open(data("badfiles/L19_unknown_arch.gguf"));
   ASSERT_TRUE(store.has_value());
-  const model::Explanation unknown = model::explain(std::move(*store));
+  const model::Explanation unknown = model::explain({.store = std::move(*store)});
   EXPECT_EQ(unknown.architecture, "zz-never-heard-of");
   EXPECT_EQ(unknown.family, "");
   ASSERT_TRUE(unknown.refusal.has_value());
@@ -115,7 +115,7 @@ TEST(ModelFile, ExplainTellsFamilyAndReason) {
 
   store = format::WeightStore::open(data("oracles/llama-k256/llama-k256-Q6_K.gguf"));
   ASSERT_TRUE(store.has_value());
-  const model::Explanation known = model::explain(std::move(*store));
+  const model::Explanation known = model::explain({.store = std::move(*store)});
   EXPECT_EQ(known.family, "llama");
   EXPECT_FALSE(known.refusal.has_value());
   ASSERT_TRUE(known.parameters.has_value());

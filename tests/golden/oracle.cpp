@@ -25,7 +25,23 @@ GreedyText greedy_text(const nlohmann::json& json) {
   return {json.at("tokens").get<std::vector<std::int32_t>>(), json.at("margin").get<std::vector<float>>()};
 }
 
-bool is_float(std::string_view type) { return type == "F32" || type.ends_with("BF16"); }
+bool is_float(std::string_view type) { return type == "F32" || type == "HF" || type.ends_with("BF16"); }
+
+// A file or folder of a model's oracle: in the repository, else among all oracles; empty where it is in neither.
+std::filesystem::path find_oracle(const std::filesystem::path& model, const std::filesystem::path& part) {
+  const std::filesystem::path here = std::filesystem::path(ADZE_TEST_DATA) / "oracles" / model / part;
+  if (exists(here)) return here;
+  const char* all = std::getenv("ADZE_TEST_ORACLES");
+  if (all == nullptr) return {};
+  const std::filesystem::path there = std::filesystem::path(all) / "models" / model / part;
+  return exists(there) ? there : std::filesystem::path{};
+}
+
+std::filesystem::path find_gguf(const std::filesystem::path& model, std::string_view type) {
+  const std::string file = model.filename().string() + "-" + std::string(type == "F32" ? "BF16" : type) + ".gguf";
+  const std::filesystem::path beside = find_oracle(model, file);
+  return beside.empty() ? find_oracle(model, std::filesystem::path("gguf") / file) : beside;
+}
 
 std::string key(std::string_view type, std::string_view prompt) {
   return std::string(type) + "." + std::string(prompt);
@@ -40,12 +56,14 @@ std::string oracle_row_name(const OracleRow& row) {
 }
 
 std::filesystem::path oracle_folder(const std::string& model) {
-  std::filesystem::path folder = std::filesystem::path(ADZE_TEST_DATA) / "oracles" / model;
-  if (exists(folder)) return folder;
-  const char* outside = std::getenv("ADZE_TEST_ORACLES");
-  if (outside == nullptr) return {};
-  folder = std::filesystem::path(outside) / "models" / model;
-  return exists(folder) ? folder : std::filesystem::path();
+  return find_oracle(model, "expected.json").parent_path();
+}
+
+std::string missing_oracle(const OracleRow& row) {
+  const bool folder = row.type == std::string_view("HF");
+  const auto model = folder ? find_oracle(row.model, "hf/model.safetensors") : find_gguf(row.model, row.type);
+  if (!model.empty() && !oracle_folder(row.model).empty()) return {};
+  return std::string("set ADZE_TEST_ORACLES to the folder of all oracles for ") + row.model + " " + row.type;
 }
 
 Oracle::Oracle(const std::filesystem::path& folder)
@@ -76,10 +94,9 @@ Oracle::Oracle(const std::filesystem::path& folder)
   }
 }
 
-std::filesystem::path Oracle::gguf(std::string_view type) const {
-  const std::filesystem::path folder = exists(folder_ / "gguf") ? folder_ / "gguf" : folder_;
-  return folder / (folder_.filename().string() + "-" + std::string(type) + ".gguf");
-}
+std::filesystem::path Oracle::gguf(std::string_view type) const { return find_gguf(folder_.filename(), type); }
+
+std::filesystem::path Oracle::hugging_face() const { return find_oracle(folder_.filename(), "hf"); }
 
 // Without numbers for quantised weights, the file's weights are the model's own (gpt-oss was made in MXFP4).
 bool Oracle::is_exact(std::string_view type) const { return is_float(type) || !quantised_; }
@@ -212,12 +229,13 @@ std::string GgufVariant::to_bytes() const {
 Result<model::Model> GgufVariant::load(const model::ModelOptions& options) {
   bytes_ = to_bytes();
   ADZE_TRY(format::GgufFile file, format::GgufFile::parse(std::as_bytes(std::span(bytes_)), "variant"));
-  return model::Model::load(format::WeightStore(std::move(file)), options);
+  return model::Model::load(model::ModelSource{.store = format::WeightStore(std::move(file))}, options);
 }
 
 OracleModel load_oracle(const Oracle& oracle, std::string_view type, const model::ModelOptions& options) {
   OracleModel loaded;
   const auto model = [&] {
+    if (type == "HF") return model::Model::load(oracle.hugging_face(), options);
     if (type != "F32") return model::Model::load(oracle.gguf(type), options);
     loaded.variant.emplace(oracle.gguf("BF16"));
     return loaded.variant->widen_to_f32().load(options);

@@ -29,21 +29,21 @@ enum class Noise : std::uint8_t {
 // One model file of the oracles.
 struct OracleRow {
   const char* model;  // folder
-  const char* type;   // of the file: "Q4_K_M"; "F32" is the BF16 file widened
+  const char* type;   // of the file: "Q4_K_M"; "F32" is the BF16 file widened, "HF" the safetensors folder
   Noise noise = Noise::dense;
 };
 // The folder of an oracle model: in the repository, else under $ADZE_TEST_ORACLES/models; empty when it is in neither,
 // and the test should skip.
 std::filesystem::path oracle_folder(const std::string& model);
 std::string oracle_row_name(const OracleRow& row);  // for GoogleTest: letters, digits and underscores
+// Why the row cannot be tested here, for GTEST_SKIP; empty where it can.
+std::string missing_oracle(const OracleRow& row);
 
 // A test over rows of oracle models; skips aloud what is not there.
 class OracleTest : public testing::TestWithParam<OracleRow> {
  protected:
   void SetUp() override {
-    if (oracle_folder(GetParam().model).empty()) {
-      GTEST_SKIP() << "set ADZE_TEST_ORACLES to the folder of all oracles for " << GetParam().model;
-    }
+    if (const std::string why = missing_oracle(GetParam()); !why.empty()) GTEST_SKIP() << why;
   }
 };
 
@@ -59,8 +59,9 @@ class Oracle {
   explicit Oracle(const std::filesystem::path& folder);
 
   std::filesystem::path gguf(std::string_view type) const;
+  std::filesystem::path hugging_face() const;  // the folder with config.json
   std::vector<std::int32_t> prompt(const std::string& name) const { return prompts_.at(name); }
-  // Last logits: of the unquantised model for F32 and BF16, else of the dequantised weights.
+  // Last logits: of the unquantised model for F32, BF16 and HF, else of the dequantised weights.
   std::vector<float> last_logits(std::string_view type, std::string_view prompt) const;
   // With the inputs of matrix products rounded to int8; nothing where the folder has none, or where its rounding ties
   // make them no exact target (llama.cpp itself is 1e-5 or more away).

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <span>
 
@@ -23,7 +22,8 @@ TEST_P(Reference, LastLogitsEqualTheOracle) {
   const Oracle oracle(GetParam().model);
   const OracleModel loaded = load_oracle(oracle, GetParam().type);
   std::vector<const char*> prompts{"p1", "p7", "p70"};
-  if (GetParam().type == std::string_view("F32")) prompts.push_back("p600");  // one of the slow ones is enough here
+  const std::string_view type = GetParam().type;
+  if (type == "F32" || type == "HF") prompts.push_back("p600");  // one of the slow ones is enough here
   for (const char* prompt : prompts) {
     ops::ref::Interpreter interpreter(loaded.model->plan());
     const ops::ref::Rows logits = interpreter.run(oracle.prompt(prompt), 1);
@@ -54,68 +54,11 @@ INSTANTIATE_TEST_SUITE_P(Mixture, Reference,
                                          OracleRow{"qwen3_5-moe", "BF16"}, OracleRow{"qwen3-next", "BF16"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 
-// Llama with attention biases exists as safetensors only. Written as GGUF here, the way its converter does: rows of W_q
-// and W_k (and their biases) from half-split pairs to neighbours within each head.
-std::vector<float> interleaved(std::vector<float> rows, int head_size, std::size_t columns) {
-  const auto half = static_cast<std::size_t>(head_size) / 2;
-  std::vector<float> out(rows.size());
-  for (std::size_t row = 0; row < rows.size() / columns; ++row) {
-    const std::size_t head = row / (2 * half) * 2 * half, in_head = row % (2 * half);
-    const std::size_t source = head + in_head % 2 * half + in_head / 2;
-    std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(source * columns), columns,
-                out.begin() + static_cast<std::ptrdiff_t>(row * columns));
-  }
-  return out;
-}
-
-GgufVariant attention_bias_model(const std::filesystem::path& folder) {
-  constexpr std::uint32_t kHidden = 96, kHeadSize = 32, kHeads = 6, kKvHeads = 3, kLayers = 4, kFeedForward = 128;
-  GgufVariant variant(std::filesystem::path(ADZE_TEST_DATA) /
-                      "oracles/llama-tied-mqa-hd24/llama-tied-mqa-hd24-Q8_0.gguf");
-  variant.set_u32("llama.attention.head_count", kHeads)
-      .set_u32("llama.attention.head_count_kv", kKvHeads)
-      .set_u32("llama.attention.key_length", kHeadSize)
-      .set_u32("llama.attention.value_length", kHeadSize)
-      .set_u32("llama.rope.dimension_count", kHeadSize)
-      .set_u32("llama.feed_forward_length", kFeedForward)
-      .set_f32("llama.rope.freq_base", 50000.0f);
-  const auto weights = SafetensorsFixture::open(folder / "hf/model.safetensors");
-  const auto copy = [&](const std::string& gguf, const std::string& name) {
-    if (!weights.has(name)) return;
-    const bool rotated = gguf.find("attn_q.") != std::string::npos || gguf.find("attn_k.") != std::string::npos;
-    const auto& shape = weights.array(name).shape;
-    std::vector<float> values = weights.floats(name);
-    if (rotated) values = interleaved(std::move(values), kHeadSize, shape.size() == 2 ? kHidden : 1);
-    variant.set_floats(gguf, shape.size() == 2 ? matrix(shape[0], shape[1]) : vector(shape[0]), values);
-  };
-  for (const model::TensorRow& row : model::find_family("llama")->tensors({})) {
-    for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
-      const auto named = [&](std::string_view pattern) {
-        const auto star = pattern.find('*');
-        if (star == std::string_view::npos) return std::string(pattern);
-        return fmt::format("{}{}{}", pattern.substr(0, star), layer, pattern.substr(star + 1));
-      };
-      copy(named(row.gguf), named(row.safetensors));
-    }
-  }
-  return variant;
-}
-
-TEST(ReferenceBiases, EqualTheOracle) {
-  const char* oracles = std::getenv("ADZE_TEST_ORACLES");
-  if (oracles == nullptr) GTEST_SKIP() << "set ADZE_TEST_ORACLES to the folder of all oracles for llama-attnbias";
-  const std::filesystem::path folder = std::filesystem::path(oracles) / "models/llama-attnbias";
-  const Oracle oracle(folder);
-  GgufVariant variant = attention_bias_model(folder);
-  const auto model = variant.load();
-  ASSERT_TRUE(model.has_value()) << model.error().message;
-  const auto& first = std::get<ops::Project>(model->plan().steps[2]);
-  EXPECT_NE(first.parts[0].bias, nullptr);
-  for (const char* prompt : {"p1", "p7", "p70"}) {
-    const ops::ref::Rows logits = ops::ref::Interpreter(model->plan()).run(oracle.prompt(prompt), 1);
-    EXPECT_LT(rel_rms(logits.values, oracle.last_logits("F32", prompt)), kTolerance) << prompt;
-  }
-}
+// Float weights as safetensors: what GGUF's converter changes (permuted rows, rope factors) must not be missing.
+INSTANTIATE_TEST_SUITE_P(Folders, Reference,
+                         testing::Values(OracleRow{"llama-attnbias", "HF"}, OracleRow{"llama-gqa-rope3", "HF"},
+                                         OracleRow{"mistral-swa", "HF"}),
+                         [](const auto& row) { return oracle_row_name(row.param); });
 
 // The same weights under other rotations, against llama.cpp's float32 logits (the README says how they were made).
 struct RopeCase {
@@ -232,7 +175,8 @@ INSTANTIATE_TEST_SUITE_P(Mixture, ReferenceLayers,
 INSTANTIATE_TEST_SUITE_P(Hybrid, ReferenceLayers, testing::Values(OracleRow{"qwen3_5-dense", "mtp-BF16"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Llama, ReferenceLayers,
-                         testing::Values(OracleRow{"llama-gqa-rope3", "F32"}, OracleRow{"llama-gqa-rope3", "BF16"}),
+                         testing::Values(OracleRow{"llama-gqa-rope3", "F32"}, OracleRow{"llama-gqa-rope3", "BF16"},
+                                         OracleRow{"llama-attnbias", "HF"}, OracleRow{"mistral-swa", "HF"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace adze::cli {
 namespace {
 
 constexpr Positional kPositionals[] = {
-    {"MODEL", "A model file, or the name of a pulled model (adze list)"},
+    {"MODEL", "A model file or folder, or the name of a pulled model (adze list)"},
     {"TEXT", "What to continue; - or nothing reads stdin", false, true},
 };
 constexpr Option kOptions[] = {

@@ -11,18 +11,28 @@
 namespace adze::cli {
 namespace {
 
-constexpr Positional kPositionals[] = {{"MODEL", "A GGUF or safetensors file, or the name of a pulled model"}};
+constexpr Positional kPositionals[] = {
+    {"MODEL", "A GGUF or safetensors file, a model folder, or the name of a pulled model"}};
 constexpr Option kOptions[] = {
     {"--json", "", "Print one JSON object", ""},
     {"--tensors", "", "Also list every tensor", ""},
 };
 constexpr SettingGroup kSettings[] = {SettingGroup::hub};
 
-// Whether Adze can run the file: by its family, for GGUF only.
-std::optional<model::Explanation> explain_file(const std::filesystem::path& path) {
-  auto store = format::WeightStore::open(path);
-  if (!store) return std::nullopt;
-  return model::explain(std::move(*store));
+// Whether Adze can run the model; nothing for a lone safetensors file, which does not say what it is. A folder's
+// metadata, as Adze understood its config.json, joins the report.
+std::optional<model::Explanation> explain_model(const std::filesystem::path& path, format::FileReport& report) {
+  auto source = model::open_model_source(path);
+  if (source) {
+    if (report.metadata.empty()) report.metadata = format::inspect_metadata(source->store.metadata());
+    if (report.architecture.empty()) report.architecture = format::printable(source->store.architecture());
+    return model::explain(std::move(*source));
+  }
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) return std::nullopt;
+  model::Explanation explanation;
+  explanation.refusal = std::move(source.error());
+  return explanation;
 }
 
 std::string as_json(const format::FileReport& report, const std::optional<model::Explanation>& explanation) {
@@ -91,7 +101,7 @@ std::string as_text(const format::FileReport& report, const std::optional<model:
     }
     for (const std::string& note : explanation->notes) out += fmt::format("note: {}\n", note);
   } else {
-    out += "Adze can look at this file, but runs GGUF models only\n";
+    out += "Adze can look at this file; to run a safetensors model, name the folder with its config.json\n";
   }
   out += "\ntypes\n";
   for (const format::TypeTotal& total : report.totals) {
@@ -113,8 +123,8 @@ std::string as_text(const format::FileReport& report, const std::optional<model:
 
 Result<ExitCode> run_inspect(Context& context) {
   ADZE_TRY(const std::filesystem::path path, find_model(context, *context.arguments.positional(0)));
-  ADZE_TRY(const format::FileReport report, format::inspect(path));
-  const std::optional<model::Explanation> explanation = explain_file(path);
+  ADZE_TRY(format::FileReport report, format::inspect(path));
+  const std::optional<model::Explanation> explanation = explain_model(path, report);
   context.console.print(context.arguments.has("json") ? as_json(report, explanation)
                                                       : as_text(report, explanation, context.arguments.has("tensors")));
   // A file of a family that Adze lacks was still inspected well; damage is an error before this line.

@@ -46,10 +46,10 @@ Result<ExitCode> run_list(Context& context) {
     if (context.arguments.has("names")) {
       context.console.print(fmt::format("{}\n", model.name));
     } else if (context.arguments.has("path")) {
-      context.console.print(fmt::format("{}\n", model.files.front().string()));
+      context.console.print(fmt::format("{}\n", model.path.string()));
     } else {
       context.console.print(fmt::format("{:<40} {:>10}  {}{}\n", model.name, format_bytes(model.bytes),
-                                        model.files.front().string(), model.linked ? " (link)" : ""));
+                                        model.path.string(), model.linked ? " (link)" : ""));
     }
   }
   if (models.empty()) context.console.note(fmt::format("no models in {}; adze pull smollm2", directory.string()));

@@ -11,7 +11,7 @@
 namespace adze::cli {
 namespace {
 
-constexpr Positional kPositionals[] = {{"MODEL", "A model file, or the name of a pulled model (adze list)"}};
+constexpr Positional kPositionals[] = {{"MODEL", "A model file or folder, or the name of a pulled model (adze list)"}};
 constexpr Option kOptions[] = {
     {"--ids", "IDS", "The token ids, comma separated, exactly as they are", ""},
     {"--all", "", "Every position [tokens, vocabulary] instead of the last one [vocabulary]", ""},

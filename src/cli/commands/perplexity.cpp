@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kDefaultWindow = 512;
 
 constexpr Positional kPositionals[] = {
-    {"MODEL", "A model file, or the name of a pulled model (adze list)"},
+    {"MODEL", "A model file or folder, or the name of a pulled model (adze list)"},
     {"FILE", "The text, UTF-8"},
 };
 constexpr Option kOptions[] = {

@@ -4,7 +4,7 @@
 namespace adze::cli {
 namespace {
 
-constexpr Positional kPositionals[] = {{"MODEL", "A model file, or the name of a pulled model (adze list)"}};
+constexpr Positional kPositionals[] = {{"MODEL", "A model file or folder, or the name of a pulled model (adze list)"}};
 constexpr Option kOptions[] = {{"--json", "", "Print the same as JSON", ""}};
 constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub};
 

@@ -11,7 +11,7 @@ namespace adze::cli {
 namespace {
 
 constexpr Positional kPositionals[] = {
-    {"MODEL", "A model file, or the name of a pulled model (adze list)"},
+    {"MODEL", "A model file or folder, or the name of a pulled model (adze list)"},
     {"PROMPT", "What to say; - reads it from stdin. Without one: a chat, or stdin when that is a pipe", false, true},
 };
 constexpr Option kOptions[] = {

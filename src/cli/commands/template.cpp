@@ -10,6 +10,7 @@
 #include "cli/json_writer.hpp"
 #include "cli/models.hpp"
 #include "format/gguf.hpp"
+#include "model/huggingface/vocabulary.hpp"
 #include "text/chat_template.hpp"
 
 namespace adze::cli {
@@ -56,13 +57,20 @@ Result<text::CivilTime> parse_date(std::string_view text) {
 // The Jinja source of a model or of a file that is one.
 Result<std::string> template_source(const Context& context, const std::string& name) {
   ADZE_TRY(const std::filesystem::path path, find_model(context, name));
+  const auto missing = [&] {
+    return fail(ErrorCode::not_found, fmt::format("'{}' has no chat template", path.string()),
+                "Name a Jinja file instead.");
+  };
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    ADZE_TRY(std::optional<std::string> source, model::folder_chat_template(path));
+    if (!source) return missing();
+    return std::move(*source);
+  }
   if (path.extension() != ".gguf") return read_file(path, limits::kTemplateMaxSourceBytes);
   ADZE_TRY(const format::GgufFile file, format::GgufFile::open(path));
   const auto source = file.metadata().get_string("tokenizer.chat_template");
-  if (!source) {
-    return fail(ErrorCode::not_found, fmt::format("'{}' has no chat template", path.string()),
-                "Name a Jinja file instead.");
-  }
+  if (!source) return missing();
   return std::string(*source);
 }
 

@@ -41,7 +41,7 @@ std::vector<TensorRow> tensors(const Hyperparameters&) {
   return {
       {"token_embd.weight", "model.embed_tokens.weight", vocabulary, hidden},
       {"output_norm.weight", "model.norm.weight", Dim::none, hidden},
-      {"output.weight", "lm_head.weight", vocabulary, hidden, optional},
+      {"output.weight", "lm_head.weight", vocabulary, hidden, unless_tied},
       {"rope_freqs.weight", "", Dim::none, rope_pairs, optional},
       {"blk.*.attn_norm.weight", "model.layers.*.input_layernorm.weight", Dim::none, hidden},
       {"blk.*.attn_q.weight", "model.layers.*.self_attn.q_proj.weight", query, hidden, required, interleave_query},
@@ -68,6 +68,15 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 
 constexpr std::array<std::string_view, 1> kArchitectures{"llama"};
 
+// Mistral's window holds for all layers; the GGUF of such a model does not tell of it.
+constexpr std::array<std::string_view, 1> kLlamaTypes{"llama"}, kMistralTypes{"mistral"};
+constexpr std::array kMistralRows{integer_row("sliding_window", "attention.sliding_window", "4096"),
+                                  integer_row("num_key_value_heads", "attention.head_count_kv", "8")};
+constexpr std::array kImports{
+    FamilyImport{.model_types = kLlamaTypes, .architecture = "llama", .rows = {}},
+    FamilyImport{.model_types = kMistralTypes, .architecture = "llama", .rows = kMistralRows},
+};
+
 }  // namespace
 
 extern const Family kLlama;
@@ -76,6 +85,7 @@ const Family kLlama{.name = "llama",
                     .summary = "Llama 1 to 3, Mistral 7B, SmolLM and other decoders of the same shape",
                     .config = config,
                     .tensors = tensors,
-                    .forward = forward};
+                    .forward = forward,
+                    .imports = kImports};
 
 }  // namespace adze::model::family

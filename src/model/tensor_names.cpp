@@ -1,0 +1,83 @@
+#include "model/tensor_names.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <span>
+
+namespace adze::model {
+namespace {
+
+constexpr std::string_view kDecoder = "model.";  // as families write safetensors names
+
+// Where checkpoints keep the decoder and its head: alone, inside a multimodal model (new and old spelling), and a bare
+// decoder.
+struct Layout {
+  std::string_view decoder, head;
+};
+constexpr std::array<Layout, 4> kLayouts{
+    {{"model.", ""}, {"model.language_model.", ""}, {"language_model.model.", "language_model."}, {"", ""}}};
+
+// What the names of the main pass begin with, after the decoder's own prefix for safetensors.
+constexpr std::string_view kGgufStarts[] = {"blk.", "token_embd", "output", "rope_", "embd_", "per_layer_"};
+constexpr std::string_view kDecoderStarts[] = {"layers.", "embed_", "norm", "per_layer_"};
+// Tables of 2023 that were saved beside the weights; the model computes them itself.
+constexpr std::string_view kObsolete[] = {"attn_rot_embd", "rotary_emb.inv_freq"};
+
+std::string with_layer(std::string_view pattern, int layer) {
+  const std::size_t star = pattern.find('*');
+  if (star == pattern.npos) return std::string(pattern);
+  return fmt::format("{}{}{}", pattern.substr(0, star), layer, pattern.substr(star + 1));
+}
+
+// The N of "blk.N." or "layers.N.", else -1.
+int layer_of(std::string_view name, std::string_view start) {
+  int layer = -1;
+  if (name.starts_with(start)) std::from_chars(name.data() + start.size(), name.data() + name.size(), layer);
+  return layer;
+}
+
+bool starts_with_any(std::string_view name, std::span<const std::string_view> starts) {
+  return std::ranges::any_of(starts, [&](std::string_view start) { return name.starts_with(start); });
+}
+
+}  // namespace
+
+TensorNames::TensorNames(const format::WeightStore& store, const std::vector<TensorRow>& rows)
+    : safetensors_(store.format() == format::StoreFormat::safetensors) {
+  if (!safetensors_) return;
+  const auto embedding =
+      std::ranges::find_if(rows, [](const TensorRow& row) { return row.gguf == "token_embd.weight"; });
+  if (embedding == rows.end()) return;
+  for (const Layout& layout : kLayouts) {
+    decoder_ = layout.decoder;
+    head_ = layout.head;
+    if (store.find(name(*embedding, -1)) != nullptr) return;
+  }
+  decoder_ = kLayouts.front().decoder;
+  head_ = kLayouts.front().head;
+}
+
+std::string TensorNames::name(const TensorRow& row, int layer) const {
+  if (!safetensors_) return with_layer(row.gguf, layer);
+  if (row.safetensors.empty()) return {};
+  const std::string name = with_layer(row.safetensors, layer);
+  if (name.starts_with(kDecoder)) return fmt::format("{}{}", decoder_, std::string_view(name).substr(kDecoder.size()));
+  return fmt::format("{}{}", head_, name);
+}
+
+bool TensorNames::is_main_pass(std::string_view name, int layers) const {
+  for (const std::string_view obsolete : kObsolete) {
+    if (name.find(obsolete) != name.npos) return false;
+  }
+  // Past the last layer (say, a prediction head) nothing takes part.
+  if (!safetensors_) return starts_with_any(name, kGgufStarts) && layer_of(name, "blk.") < layers;
+  if (name.starts_with(head_) && name.substr(head_.size()).starts_with("lm_head.")) return true;
+  if (!name.starts_with(decoder_)) return false;
+  name.remove_prefix(decoder_.size());
+  return starts_with_any(name, kDecoderStarts) && layer_of(name, "layers.") < layers;
+}
+
+}  // namespace adze::model

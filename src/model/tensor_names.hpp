@@ -1,0 +1,29 @@
+// How a store spells the tensors of a family's rows, and which of its other tensors belong to the model all the same.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/weight_store.hpp"
+#include "model/tensors.hpp"
+
+namespace adze::model {
+
+class TensorNames {
+ public:
+  // A safetensors model may be the text model of a larger one, whose names then stand in front: found by its embedding.
+  TensorNames(const format::WeightStore& store, const std::vector<TensorRow>& rows);
+
+  // Empty where the store's format has no such tensor.
+  std::string name(const TensorRow& row, int layer) const;
+  // Whether a tensor takes part in the pass over `layers` layers that Adze computes. Others (a vision tower, a
+  // prediction head, an adapter) belong to parts that Adze does not run.
+  bool is_main_pass(std::string_view name, int layers) const;
+
+ private:
+  bool safetensors_;
+  std::string_view decoder_ = "model.", head_;  // in front of the decoder's names, and of lm_head
+};
+
+}  // namespace adze::model
