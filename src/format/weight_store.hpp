@@ -43,8 +43,8 @@ class WeightStore {
   const tensor::TensorView* find(std::string_view name) const;
   // The tensor, taken, if it is there and has this shape; outer dimensions of 1 may be there or not. `why` names the
   // metadata keys that imply the shape, e.g. "llama.embedding_length, llama.attention.head_count". Errors: corrupt_file
-  // (missing, or another shape); unsupported_type, unsupported_feature for a tensor that is no weight (8-bit floats, five
-  // dimensions).
+  // (missing, or another shape); unsupported_type, unsupported_feature for a tensor that is no weight (8-bit floats,
+  // five dimensions).
   Result<const tensor::TensorView*> require(std::string_view name, const tensor::Shape& expected, std::string_view why);
   // The same for a tensor that a model may leave out: null when it is absent.
   Result<const tensor::TensorView*> optional(std::string_view name, const tensor::Shape& expected,

@@ -77,8 +77,8 @@ struct TensorRow {
 bool rope_is_interleaved(const std::vector<TensorRow>& rows, format::StoreFormat format);
 
 // Vectors (norms, biases, rope factors; an expert's as well) are aligned float32 whatever the file holds: other float
-// types are widened into memory of this object. Matrices are views into the store. Immutable once resolved; movable, the
-// views do not move.
+// types are widened into memory of this object. Matrices are views into the store. Immutable once resolved; movable,
+// the views do not move.
 class Weights {
  public:
   // Takes every row's tensors from the store. Errors: those of WeightStore::require; unsupported_type (a type that is

@@ -140,8 +140,9 @@ TEST_P(Accuracy, GreedyTextEqualsTheOracle) {
 }
 
 auto folder_rows() {
-  return testing::Values(OracleRow{"llama-attnbias", "HF"}, OracleRow{"llama-gqa-rope3", "HF"},
-                         OracleRow{"mistral-swa", "HF"});
+  return testing::Values(OracleRow{"gemma3-text", "HF", Noise::sensitive}, OracleRow{"llama-attnbias", "HF"},
+                         OracleRow{"llama-gqa-rope3", "HF"}, OracleRow{"mistral-swa", "HF"},
+                         OracleRow{"qwen3-dense", "HF"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Accuracy, folder_rows(), [](const auto& row) { return oracle_row_name(row.param); });

@@ -55,25 +55,50 @@ std::vector<std::byte> half_split(std::span<const std::byte> rows, std::size_t r
   return out;
 }
 
-std::vector<FolderTensor> oracle_tensors() {
-  const auto file = format::GgufFile::open(Oracle("llama-gqa-rope3").gguf("BF16"));
+// What the converter made the tensors of, as far as it can be told: block types come back as float32.
+std::vector<FolderTensor> tensors_of(const std::filesystem::path& gguf, std::size_t head_size) {
+  const auto file = format::GgufFile::open(gguf);
   if (!file) throw std::runtime_error(file.error().message);
+  const model::Family* family = model::find_family(file->architecture());
+  const auto layers =
+      static_cast<int>(file->metadata().get_i64(fmt::format("{}.block_count", file->architecture())).value());
   std::vector<FolderTensor> tensors;
-  for (const model::TensorRow& row : model::find_family("llama")->tensors({})) {
+  for (const model::TensorRow& row : family->tensors({})) {
     const bool per_layer = row.gguf.find('*') != std::string_view::npos;
-    for (int layer = 0; layer < (per_layer ? 5 : 1); ++layer) {
+    for (int layer = 0; layer < (per_layer ? layers : 1); ++layer) {
       const format::GgufTensor* found = file->find_tensor(named(row.gguf, layer));
       if (found == nullptr || row.safetensors.empty()) continue;
       const tensor::TensorView& view = found->view;
       std::vector<std::byte> bytes(view.bytes.begin(), view.bytes.end());
-      if (row.transform != model::Transform::none) bytes = half_split(view.bytes, view.row_stride(), 16);
-      tensors.push_back({named(row.safetensors, layer), std::string(tensor::dtype_info(view.type).name),
+      std::string dtype(tensor::dtype_info(view.type).name);
+      if (dtype != "F32" && dtype != "BF16") {
+        std::vector<float> values(static_cast<std::size_t>(view.shape.elements()));
+        tensor::dequantise_row(view.type, view.bytes.data(), values.data(), view.shape.elements());
+        const auto wide = std::as_bytes(std::span(values));
+        bytes.assign(wide.begin(), wide.end());
+        dtype = "F32";
+      }
+      if (row.transform == model::Transform::one_plus) {
+        for (std::size_t i = 0; i < bytes.size(); i += sizeof(float)) {
+          float value = 0;
+          std::memcpy(&value, bytes.data() + i, sizeof value);
+          value -= 1.0f;
+          std::memcpy(bytes.data() + i, &value, sizeof value);
+        }
+      } else if (row.transform != model::Transform::none) {
+        bytes = half_split(bytes,
+                           bytes.size() / static_cast<std::size_t>(view.shape.rank == 1 ? view.columns() : view.rows()),
+                           head_size);
+      }
+      tensors.push_back({named(row.safetensors, layer), dtype,
                          std::vector<std::int64_t>(view.shape.dims.begin(), view.shape.dims.begin() + view.shape.rank),
                          std::move(bytes)});
     }
   }
   return tensors;
 }
+
+std::vector<FolderTensor> oracle_tensors() { return tensors_of(Oracle("llama-gqa-rope3").gguf("BF16"), 16); }
 
 void rename_decoder(std::vector<FolderTensor>& tensors, std::string_view decoder, std::string_view head) {
   for (FolderTensor& tensor : tensors) {
@@ -251,8 +276,38 @@ TEST_F(Folder, RopeOfTheConfigEqualsRopeOfTheMetadata) {
   EXPECT_EQ(model->plan().ropes.front().inverse_frequency, model::make_rope(linear).inverse_frequency);
 }
 
-// --- what is refused
-// ---------------------------------------------------------------------------------------------------
+// Every family's table, with the configuration that transformers wrote: a folder equals the GGUF of the same weights.
+class FolderOfFamily : public OracleTest {};
+
+TEST_P(FolderOfFamily, EqualsTheGguf) {
+  const Oracle oracle(GetParam().model);
+  const std::filesystem::path config = oracle.hugging_face() / "config.json";
+  if (!exists(config)) GTEST_SKIP() << "set ADZE_TEST_ORACLES to the folder of all oracles for " << GetParam().model;
+  const auto gguf = model::Model::load(oracle.gguf(GetParam().type));
+  ASSERT_TRUE(gguf.has_value()) << gguf.error().message;
+  const ModelFolder folder("adze_folder_of_" + oracle_row_name(GetParam()));
+  std::filesystem::copy_file(config, folder.path() / "config.json");
+  const auto head_size = static_cast<std::size_t>(gguf->hyperparameters().layers.front().head_size);
+  folder.write_weights("model.safetensors", tensors_of(oracle.gguf(GetParam().type), head_size));
+  const auto model = model::Model::load(folder.path());
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  EXPECT_TRUE(model->notes().empty()) << model->notes().front();
+  EXPECT_EQ(model->plan().kv_layers.size(), gguf->plan().kv_layers.size());
+  for (const char* prompt : {"p1", "p7", "p70"}) {
+    const auto expected = ops::ref::Interpreter(gguf->plan()).run(oracle.prompt(prompt), 1);
+    EXPECT_LT(rel_rms(ops::ref::Interpreter(model->plan()).run(oracle.prompt(prompt), 1).values, expected.values), 1e-5)
+        << prompt;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dense, FolderOfFamily,
+                         testing::Values(OracleRow{"gemma2", "BF16"}, OracleRow{"gemma3-text", "BF16"},
+                                         OracleRow{"llama-tied-mqa-hd24", "Q8_0"}, OracleRow{"phi3", "Q8_0"},
+                                         OracleRow{"qwen2-bias", "BF16"}, OracleRow{"qwen3-dense", "BF16"},
+                                         OracleRow{"smollm3-nope", "Q8_0"}),
+                         [](const auto& row) { return oracle_row_name(row.param); });
+
+// --- what is refused ------------------------------------------------------------------------------------------------
 
 TEST_F(Folder, IndexesThatLieAreRefused) {
   const std::string right = right_index();
@@ -378,8 +433,7 @@ TEST_F(Folder, AConfigBeyondItsLimitIsRefused) {
   EXPECT_EQ(refusal().code, ErrorCode::limit_exceeded);
 }
 
-// --- the other files
-// ---------------------------------------------------------------------------------------------------
+// --- the other files ------------------------------------------------------------------------------------------------
 
 TEST_F(Folder, SamplingAdviceComesFromTheGenerationConfig) {
   folder.write("generation_config.json",

@@ -29,11 +29,11 @@ bool is_float(std::string_view type) { return type == "F32" || type == "HF" || t
 
 // A file or folder of a model's oracle: in the repository, else among all oracles; empty where it is in neither.
 std::filesystem::path find_oracle(const std::filesystem::path& model, const std::filesystem::path& part) {
-  const std::filesystem::path here = std::filesystem::path(ADZE_TEST_DATA) / "oracles" / model / part;
+  std::filesystem::path here = std::filesystem::path(ADZE_TEST_DATA) / "oracles" / model / part;
   if (exists(here)) return here;
   const char* all = std::getenv("ADZE_TEST_ORACLES");
   if (all == nullptr) return {};
-  const std::filesystem::path there = std::filesystem::path(all) / "models" / model / part;
+  std::filesystem::path there = std::filesystem::path(all) / "models" / model / part;
   return exists(there) ? there : std::filesystem::path{};
 }
 

@@ -56,8 +56,9 @@ INSTANTIATE_TEST_SUITE_P(Mixture, Reference,
 
 // Float weights as safetensors: what GGUF's converter changes (permuted rows, rope factors) must not be missing.
 INSTANTIATE_TEST_SUITE_P(Folders, Reference,
-                         testing::Values(OracleRow{"llama-attnbias", "HF"}, OracleRow{"llama-gqa-rope3", "HF"},
-                                         OracleRow{"mistral-swa", "HF"}),
+                         testing::Values(OracleRow{"gemma3-text", "HF"}, OracleRow{"llama-attnbias", "HF"},
+                                         OracleRow{"llama-gqa-rope3", "HF"}, OracleRow{"mistral-swa", "HF"},
+                                         OracleRow{"qwen3-dense", "HF"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 
 // The same weights under other rotations, against llama.cpp's float32 logits (the README says how they were made).

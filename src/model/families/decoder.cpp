@@ -12,7 +12,7 @@ std::vector<TensorRow> stem_tensors() {
   return {
       {"token_embd.weight", "model.embed_tokens.weight", Dim::vocabulary, Dim::hidden},
       {"output_norm.weight", "model.norm.weight", Dim::none, Dim::hidden},
-      {"output.weight", "lm_head.weight", Dim::vocabulary, Dim::hidden, Need::optional},
+      {"output.weight", "lm_head.weight", Dim::vocabulary, Dim::hidden, Need::unless_tied},
       {"rope_freqs.weight", "", Dim::none, Dim::rope_pairs, Need::optional},
   };
 }
@@ -89,6 +89,21 @@ std::vector<TensorRow> shared_expert_tensors() {
       {"blk.*.ffn_up_shexp.weight", "model.layers.*.mlp.shared_expert.up_proj.weight", width, hidden},
       {"blk.*.ffn_down_shexp.weight", "model.layers.*.mlp.shared_expert.down_proj.weight", hidden, width},
   };
+}
+
+std::vector<TensorRow> with_norms_around_zero(std::vector<TensorRow> rows) {
+  for (TensorRow& row : rows) {
+    if (row.gguf.ends_with("norm.weight")) row.transform = Transform::one_plus;
+  }
+  return rows;
+}
+
+std::vector<TensorRow> with_permuted_heads(std::vector<TensorRow> rows) {
+  for (TensorRow& row : rows) {
+    if (row.gguf.starts_with("blk.*.attn_q.")) row.transform = Transform::interleave_query;
+    if (row.gguf.starts_with("blk.*.attn_k.")) row.transform = Transform::interleave_key;
+  }
+  return rows;
 }
 
 std::vector<TensorRow> join(std::initializer_list<std::vector<TensorRow>> lists) {

@@ -22,6 +22,9 @@ std::vector<TensorRow> gated_tensors();          // ffn_gate, ffn_up, ffn_down
 std::vector<TensorRow> expert_tensors();         // router, experts' gate, up and down, with biases where they are there
 std::vector<TensorRow> shared_expert_tensors();  // gate, up and down of the shared expert, and its own gate
 std::vector<TensorRow> join(std::initializer_list<std::vector<TensorRow>> lists);
+// The same rows, where safetensors has norms around zero, and where GGUF has the rows of W_q and W_k permuted.
+std::vector<TensorRow> with_norms_around_zero(std::vector<TensorRow> rows);
+std::vector<TensorRow> with_permuted_heads(std::vector<TensorRow> rows);
 
 // Writes a plan layer by layer. The residual stream is h; a part reads what the part before it left.
 class DecoderWriter {

@@ -27,6 +27,7 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
   ADZE_TRY(Hyperparameters p, read_sizes(reader));
   ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
   ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(p.attention_scale, reader.number_or("attention.scale", 0.0f, {0.0, 1e4}));
   ADZE_TRY(p.attention_softcap, reader.number_or("attn_logit_softcapping", 50.0f, {0.0, 1e6}));
   ADZE_TRY(p.final_softcap, reader.number_or("final_logit_softcapping", 30.0f, {0.0, 1e6}));
   ADZE_TRY(const std::int64_t window, reader.integer_or("attention.sliding_window", 4096, {1, limits::kMaxContext}));
@@ -37,7 +38,7 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
 }
 
 std::vector<TensorRow> tensors(const Hyperparameters&) {
-  return join({stem_tensors(), attention_tensors(), gated_tensors(), sandwich_tensors()});
+  return with_norms_around_zero(join({stem_tensors(), attention_tensors(), gated_tensors(), sandwich_tensors()}));
 }
 
 void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
@@ -45,6 +46,36 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 }
 
 constexpr std::array<std::string_view, 1> kArchitectures{"gemma2"};
+
+// The soft-caps have defaults in GGUF, so a model without one must not slip through.
+Status import_softcaps(ConfigImport& import) {
+  for (const auto& [key, usual] :
+       {std::pair{"attn_logit_softcapping", 50.0}, std::pair{"final_logit_softcapping", 30.0}}) {
+    if (import.config().contains(key) && !import.config().has(key))
+      return refuse_setting(import, key, "logits without a soft-cap");
+    ADZE_TRY(const auto cap, import.config().number(key));
+    import.write_number(key, cap.value_or(usual), key);
+  }
+  return {};
+}
+
+constexpr ImportRow kRows[] = {
+    computed_row("attn_logit_softcapping", import_softcaps),
+    ignored_row("final_logit_softcapping"),
+    computed_row("query_pre_attn_scalar", import_query_scale),
+    integer_row("sliding_window", "attention.sliding_window", "4096"),
+    computed_row(
+        "layer_types",
+        [](ConfigImport& import) { return check_layer_types(import, [](std::size_t i) { return i % 2 == 0; }); }),
+    only_row("hidden_activation", R"("gelu_pytorch_tanh")", "another activation"),
+    ignored_row("hidden_act"),
+    ignored_row("cache_implementation"),
+    only_row("use_bidirectional_attention", "false", "attention to later positions"),
+    boolean_row("tie_word_embeddings", "tie_word_embeddings", "true"),
+};
+constexpr std::array<std::string_view, 1> kModelTypes{"gemma2"};
+constexpr std::array kImports{
+    FamilyImport{.model_types = kModelTypes, .architecture = "gemma2", .rows = kRows, .head_size = 256}};
 
 }  // namespace
 
@@ -54,6 +85,7 @@ const Family kGemma2{.name = "gemma2",
                      .summary = "Gemma 2",
                      .config = config,
                      .tensors = tensors,
-                     .forward = forward};
+                     .forward = forward,
+                     .imports = kImports};
 
 }  // namespace adze::model::family

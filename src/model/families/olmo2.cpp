@@ -49,6 +49,10 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 
 constexpr std::array<std::string_view, 1> kArchitectures{"olmo2"};
 
+constexpr ImportRow kRows[] = {number_row("rms_norm_eps", "attention.layer_norm_rms_epsilon", "1e-5")};
+constexpr std::array<std::string_view, 1> kModelTypes{"olmo2"};
+constexpr std::array kImports{FamilyImport{.model_types = kModelTypes, .architecture = "olmo2", .rows = kRows}};
+
 }  // namespace
 
 extern const Family kOlmo2;
@@ -57,6 +61,7 @@ const Family kOlmo2{.name = "olmo2",
                     .summary = "OLMo 2",
                     .config = config,
                     .tensors = tensors,
-                    .forward = forward};
+                    .forward = forward,
+                    .imports = kImports};
 
 }  // namespace adze::model::family

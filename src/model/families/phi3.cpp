@@ -41,6 +41,13 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 
 constexpr std::array<std::string_view, 1> kArchitectures{"phi3"};
 
+// original_max_position_embeddings matters to the rope scaling "longrope" only, which is refused.
+constexpr ImportRow kRows[] = {integer_row("sliding_window", "attention.sliding_window"),
+                               number_row("rms_norm_eps", "attention.layer_norm_rms_epsilon", "1e-5"),
+                               ignored_row("original_max_position_embeddings")};
+constexpr std::array<std::string_view, 1> kModelTypes{"phi3"};
+constexpr std::array kImports{FamilyImport{.model_types = kModelTypes, .architecture = "phi3", .rows = kRows}};
+
 }  // namespace
 
 extern const Family kPhi3;
@@ -49,6 +56,7 @@ const Family kPhi3{.name = "phi3",
                    .summary = "Phi-3 to Phi-4, dense, short context",
                    .config = config,
                    .tensors = tensors,
-                   .forward = forward};
+                   .forward = forward,
+                   .imports = kImports};
 
 }  // namespace adze::model::family

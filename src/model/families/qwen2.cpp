@@ -33,6 +33,11 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 
 constexpr std::array<std::string_view, 1> kArchitectures{"qwen2"};
 
+constexpr ImportRow kRows[] = {computed_row("use_sliding_window", import_full_attention), ignored_row("sliding_window"),
+                               ignored_row("layer_types")};
+constexpr std::array<std::string_view, 1> kModelTypes{"qwen2"};
+constexpr std::array kImports{FamilyImport{.model_types = kModelTypes, .architecture = "qwen2", .rows = kRows}};
+
 }  // namespace
 
 extern const Family kQwen2;
@@ -41,6 +46,7 @@ const Family kQwen2{.name = "qwen2",
                     .summary = "Qwen2 and Qwen2.5, dense",
                     .config = config,
                     .tensors = tensors,
-                    .forward = forward};
+                    .forward = forward,
+                    .imports = kImports};
 
 }  // namespace adze::model::family

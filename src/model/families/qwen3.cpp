@@ -31,6 +31,12 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 
 constexpr std::array<std::string_view, 1> kArchitectures{"qwen3"};
 
+constexpr ImportRow kRows[] = {computed_row("use_sliding_window", import_full_attention), ignored_row("sliding_window"),
+                               ignored_row("layer_types")};
+constexpr std::array<std::string_view, 1> kModelTypes{"qwen3"};
+constexpr std::array kImports{
+    FamilyImport{.model_types = kModelTypes, .architecture = "qwen3", .rows = kRows, .head_size = 128}};
+
 }  // namespace
 
 extern const Family kQwen3;
@@ -39,6 +45,7 @@ const Family kQwen3{.name = "qwen3",
                     .summary = "Qwen3, dense",
                     .config = config,
                     .tensors = tensors,
-                    .forward = forward};
+                    .forward = forward,
+                    .imports = kImports};
 
 }  // namespace adze::model::family

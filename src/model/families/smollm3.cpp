@@ -23,7 +23,7 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
 }
 
 std::vector<TensorRow> tensors(const Hyperparameters&) {
-  return join({stem_tensors(), pre_norm_tensors(), attention_tensors(), gated_tensors()});
+  return with_permuted_heads(join({stem_tensors(), pre_norm_tensors(), attention_tensors(), gated_tensors()}));
 }
 
 void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
@@ -31,6 +31,26 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 }
 
 constexpr std::array<std::string_view, 1> kArchitectures{"smollm3"};
+
+// Only the period that GGUF implies: a 1 is a layer with rope.
+Status check_no_rope_layers(ConfigImport& import) {
+  ADZE_TRY(const auto layers, import.config().integers("no_rope_layers"));
+  for (std::size_t i = 0; layers && i < layers->size(); ++i) {
+    const bool rotated = i % kRotationPeriod != kRotationPeriod - 1;
+    if ((*layers)[i] != (rotated ? 1 : 0))
+      return refuse_setting(import, "no_rope_layers", "another choice of layers without rope");
+  }
+  return {};
+}
+
+constexpr ImportRow kRows[] = {computed_row("no_rope_layers", check_no_rope_layers),
+                               only_row("no_rope_layer_interval", "4", "another choice of layers without rope"),
+                               computed_row("use_sliding_window", import_full_attention),
+                               ignored_row("sliding_window"),
+                               ignored_row("layer_types"),
+                               boolean_row("tie_word_embeddings", "tie_word_embeddings", "true")};
+constexpr std::array<std::string_view, 1> kModelTypes{"smollm3"};
+constexpr std::array kImports{FamilyImport{.model_types = kModelTypes, .architecture = "smollm3", .rows = kRows}};
 
 }  // namespace
 
@@ -40,6 +60,7 @@ const Family kSmolLm3{.name = "smollm3",
                       .summary = "SmolLM3",
                       .config = config,
                       .tensors = tensors,
-                      .forward = forward};
+                      .forward = forward,
+                      .imports = kImports};
 
 }  // namespace adze::model::family

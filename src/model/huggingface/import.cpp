@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cmath>
 #include <optional>
 
 #include "format/metadata.hpp"
@@ -134,10 +134,7 @@ Status import_row(ConfigImport& import, const ImportRow& row, const JsonObject& 
   if (row.action == ignored) return {};
   if (row.action == only) {
     if (!from.has(row.key) || lists(row.target, from.json(row.key))) return {};
-    return fail(ErrorCode::unsupported_feature,
-                fmt::format("the model asks for {} ({}: \"{}\" is {}), which Adze does not compute for this family",
-                            row.what, from.file(), row.key, from.shown(row.key)),
-                std::string(kNoSuchModel));
+    return refuse_setting(import, row.key, row.what);
   }
   // The default is read like a value of the file.
   std::optional<JsonObject> defaults;
@@ -162,7 +159,9 @@ Status import_row(ConfigImport& import, const ImportRow& row, const JsonObject& 
 
 }  // namespace
 
-std::string ConfigImport::full(std::string_view target) const { return fmt::format("{}.{}", architecture_, target); }
+std::string ConfigImport::full(std::string_view target) const {
+  return fmt::format("{}.{}", family_.architecture, target);
+}
 
 std::string ConfigImport::note(std::string_view target, std::string_view source) {
   sources_.emplace_back(full(target), source);
@@ -195,6 +194,7 @@ void ConfigImport::write_booleans(std::string_view target, const std::vector<boo
 Result<std::int64_t> ConfigImport::head_size() const {
   ADZE_TRY(const auto given, config_.integer("head_dim"));
   if (given) return *given;
+  if (family_.head_size > 0) return family_.head_size;
   ADZE_TRY(const auto hidden, config_.integer("hidden_size"));
   ADZE_TRY(const auto heads, config_.integer("num_attention_heads"));
   if (!hidden || !heads || *heads <= 0 || *hidden % *heads != 0) {
@@ -204,6 +204,40 @@ Result<std::int64_t> ConfigImport::head_size() const {
                 "the file is damaged or of another kind of model: get it again");
   }
   return *hidden / *heads;
+}
+
+tl::unexpected<Error> refuse_setting(const ConfigImport& import, std::string_view key, std::string_view what) {
+  return fail(ErrorCode::unsupported_feature,
+              fmt::format("the model asks for {} ({}: \"{}\" is {}), which Adze does not compute for this family", what,
+                          import.config().file(), key, import.config().shown(key)),
+              std::string(kNoSuchModel));
+}
+
+Status import_full_attention(ConfigImport& import) {
+  const JsonObject& config = import.config();
+  ADZE_TRY(const auto used, config.boolean("use_sliding_window"));
+  if (!used || !*used || !config.has("sliding_window")) return {};
+  if (config.has("layer_types")) return check_layer_types(import, [](std::size_t) { return false; });
+  ADZE_TRY(const auto layers, config.integer("num_hidden_layers"));
+  ADZE_TRY(const auto full, config.integer("max_window_layers"));
+  if (layers && full.value_or(28) >= *layers) return {};
+  return refuse_setting(import, "use_sliding_window", "sliding attention in some layers");
+}
+
+Status check_layer_types(ConfigImport& import, bool (*slides)(std::size_t layer)) {
+  ADZE_TRY(const auto types, import.config().texts("layer_types"));
+  for (std::size_t i = 0; types && i < types->size(); ++i) {
+    if ((*types)[i] == (slides(i) ? "sliding_attention" : "full_attention")) continue;
+    return refuse_setting(import, "layer_types", fmt::format("'{}' in layer {}", printable((*types)[i]), i));
+  }
+  return {};
+}
+
+Status import_query_scale(ConfigImport& import) {
+  constexpr std::string_view kKey = "query_pre_attn_scalar";
+  ADZE_TRY(const auto scalar, import.config().number(kKey));
+  import.write_number("attention.scale", 1.0 / std::sqrt(scalar.value_or(256.0)), kKey);
+  return {};
 }
 
 Result<ImportedConfig> import_config(const JsonObject& config, format::GgufWriter& out) {
@@ -233,7 +267,7 @@ Result<ImportedConfig> import_config(const JsonObject& config, format::GgufWrite
   }
 
   out.add_string("general.architecture", found.import->architecture);
-  ConfigImport import(text, found.import->architecture, out);
+  ConfigImport import(text, *found.import, out);
   const std::span<const ImportRow> own = found.import->rows;
   for (const ImportRow& row : own) {
     // A multimodal model's own config says whether the head is tied.

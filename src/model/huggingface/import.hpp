@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -61,16 +62,16 @@ struct FamilyImport {
   std::span<const std::string_view> model_types;
   std::string_view architecture;  // general.architecture
   std::span<const ImportRow> rows;
+  std::int64_t head_size = 0;  // without head_dim; 0: hidden_size shared out among num_attention_heads
 };
 
 // An import under way: what a computed row reads and writes. Keys that are written are without "<architecture>.".
 class ConfigImport {
  public:
-  ConfigImport(const format::JsonObject& config, std::string_view architecture, format::GgufWriter& out)
-      : config_(config), architecture_(architecture), out_(out) {}
+  ConfigImport(const format::JsonObject& config, const FamilyImport& family, format::GgufWriter& out)
+      : config_(config), family_(family), out_(out) {}
 
   const format::JsonObject& config() const { return config_; }
-  format::GgufWriter& out() { return out_; }
   std::string full(std::string_view target) const;
 
   // `source`: the config key that the value comes from, for messages.
@@ -81,7 +82,7 @@ class ConfigImport {
   void write_text(std::string_view target, std::string_view value, std::string_view source);
   void write_booleans(std::string_view target, const std::vector<bool>& values, std::string_view source);
 
-  // head_dim, or hidden_size shared out among num_attention_heads. Errors: corrupt_file.
+  // head_dim, or what stands for it in this family. Errors: corrupt_file.
   Result<std::int64_t> head_size() const;
 
   // Metadata key -> config key of everything written.
@@ -91,7 +92,7 @@ class ConfigImport {
   std::string note(std::string_view target, std::string_view source);
 
   const format::JsonObject& config_;
-  std::string architecture_;
+  const FamilyImport& family_;
   format::GgufWriter& out_;
   std::vector<std::pair<std::string, std::string>> sources_;
 };
@@ -109,6 +110,17 @@ Result<ImportedConfig> import_config(const format::JsonObject& config, format::G
 // general.sampling.* from generation_config.json; nothing where that says do_sample: false.
 Status import_generation_config(const format::JsonObject& config, format::GgufWriter& out);
 
+// An error that names the setting, its value and what it asks for: unsupported_feature.
+tl::unexpected<Error> refuse_setting(const ConfigImport& import, std::string_view key, std::string_view what);
+
+// Rows' functions that several families share.
+
+// Refuses a model some of whose layers slide (use_sliding_window, sliding_window, max_window_layers, layer_types).
+Status import_full_attention(ConfigImport& import);
+// Refuses a layer_types in which a layer slides that must not, or the other way round.
+Status check_layer_types(ConfigImport& import, bool (*slides)(std::size_t layer));
+// query_pre_attn_scalar^-0.5, by default 256, -> attention.scale
+Status import_query_scale(ConfigImport& import);
 // Rope: rope_theta, rope_scaling, rope_parameters, partial_rotary_factor -> rope.*
 Status import_rope(ConfigImport& import);
 // One object of theirs (null: none) to keys that end in `suffix`.
