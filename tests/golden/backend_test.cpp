@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backend/cpu/cpu_features.hpp"
+#include "golden/accuracy_table.hpp"
 #include "golden/oracle.hpp"
 #include "golden/runner.hpp"
 
@@ -68,7 +69,9 @@ TEST_P(Accuracy, Float32ActivationsEqualTheOracle) {
   for (const char* prompt : kPrompts) {
     Runner runner(loaded.model->plan(), one_sequence(Compute::f32));
     const std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
-    EXPECT_LT(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)), 1e-4) << prompt;
+    const double error = rel_rms(logits, oracle.last_logits(GetParam().type, prompt));
+    record_accuracy(GetParam(), Path::float32, prompt, error);
+    EXPECT_LT(error, 1e-4) << prompt;
   }
 }
 
@@ -81,6 +84,7 @@ TEST_P(Accuracy, AutomaticComputeIsWithinTheTypesTolerance) {
     Runner runner(loaded.model->plan(), one_sequence(Compute::automatic, backend::KvType::f32));
     const std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
     errors.push_back(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)));
+    record_accuracy(GetParam(), Path::automatic, prompt, errors.back());
     if (each) {
       EXPECT_LT(errors.back(), int8_tolerance(GetParam().type)) << prompt;
     } else if (GetParam().noise == Noise::sensitive) {
