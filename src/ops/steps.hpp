@@ -18,9 +18,6 @@ namespace adze::ops {
 using BufferId = int;                         // index into Plan::buffers
 using WeightRef = const tensor::TensorView*;  // nullptr: there is none
 
-// Rows a step must compute: all, or only those whose logits or hidden state somebody wants.
-enum class RowSet : std::uint8_t { all, needed };
-
 // How a gate g and a value u of a feed-forward network meet: act(g) * u, and for swiglu_oai (gpt-oss)
 //   g' sigmoid(kOaiAlpha g') * (u' + 1)   with  g' = min(g, kOaiLimit),  u' = clamp(u, -kOaiLimit, kOaiLimit).
 enum class Activation : std::uint8_t { silu, gelu_tanh, gelu_erf, relu_squared, swiglu_oai };
@@ -55,7 +52,6 @@ struct Embed {
 struct Norm {
   NormSpec norm;
   BufferId in = -1, out = -1;
-  RowSet rows = RowSet::all;
 };
 
 // h = (h + sum of norm_i(x_i)) * scale;  out = norm(h), unless there is no out.
@@ -70,7 +66,6 @@ struct ResidualNorm {
   float scale = 1.0f;
   NormSpec norm;
   BufferId out = -1;
-  RowSet rows = RowSet::all;
 };
 
 // out = [W_0 x + b_0 | W_1 x + b_1 | ...]: weights that read the same x, stacked in the order given.
@@ -81,7 +76,6 @@ struct Project {
   };
   std::vector<Part> parts;
   BufferId in = -1, out = -1;
-  RowSet rows = RowSet::all;
 };
 
 // Splits a stacked row [q: heads*hd | k: kv_heads*hd | v: kv_heads*hd], normalises and rotates q and k, appends k and v
@@ -119,7 +113,6 @@ struct Attend {
   WeightRef sinks = nullptr;   // F32 [heads]: one more logit per head, only in the denominator
   BufferId in = -1, out = -1;  // [heads*hd]
   BufferId gate = -1;          // [heads*hd]; -1: none
-  RowSet rows = RowSet::all;
 };
 
 // h += W x + b  (add), or  out = W x + b
@@ -128,7 +121,6 @@ struct ProjectAdd {
   WeightRef bias = nullptr;
   bool add = true;
   BufferId in = -1, out = -1;
-  RowSet rows = RowSet::all;
 };
 
 // out = act(W_gate x + b_gate) * (W_up x + b_up), see Activation; without W_up, the second factor is the I values of
@@ -140,7 +132,6 @@ struct GatedPair {
   BufferId in = -1, out = -1;
   BufferId side = -1;
   int side_first = 0;
-  RowSet rows = RowSet::all;
 };
 
 // Chooses `used` of E experts for each row, and what each one's output is multiplied by. s = logit_scale W x + b;
@@ -164,7 +155,6 @@ struct Route {
   float logit_scale = 1.0f, scale = 1.0f;
   int used = 0;
   BufferId in = -1, out = -1;
-  RowSet rows = RowSet::all;
   int slots() const { return used + (shared ? 1 : 0); }
 };
 
@@ -187,7 +177,6 @@ struct Experts {
   bool add = true;
   int slots = 0;  // of `routes`
   BufferId in = -1, routes = -1, out = -1;
-  RowSet rows = RowSet::all;
 };
 
 // Gated DeltaNet: linear attention whose state learns by the delta rule and forgets by a gate. Yang et al. 2024, arXiv
@@ -236,7 +225,6 @@ struct DeltaOut {
   DeltaHeads heads;
   NormSpec norm;                          // over each head
   BufferId in = -1, gate = -1, out = -1;  // [nv*dv], [heads.projected()], [nv*dv]
-  RowSet rows = RowSet::all;
 };
 
 // logits = softcap(W norm(h)) for the wanted rows only.

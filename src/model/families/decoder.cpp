@@ -124,9 +124,6 @@ DecoderWriter::DecoderWriter(const Hyperparameters& parameters, const Weights& w
   };
   if (uses(main) > 0) main_rope_ = plan_.rope(make_rope(p_.rope, w_.values("rope_freqs.weight")));
   if (uses(local) > 0) local_rope_ = plan_.rope(make_rope(p_.local_rope));
-  for (int i = 0; i < p_.layer_count(); ++i) {
-    if (p_.layers[static_cast<std::size_t>(i)].kv_source < 0) last_storing_ = i;
-  }
 }
 
 ops::NormSpec DecoderWriter::norm_spec(std::string_view weight, int layer) const {
@@ -156,12 +153,10 @@ void DecoderWriter::begin_layer(int layer) {
 }
 
 void DecoderWriter::norm(std::string_view weight) {
-  plan_.add(ops::Norm{.norm = norm_spec(weight, layer_), .in = h_, .out = x_, .rows = rows_});
+  plan_.add(ops::Norm{.norm = norm_spec(weight, layer_), .in = h_, .out = x_});
 }
 
-void DecoderWriter::copy() {
-  plan_.add(ops::Norm{.norm = {.kind = ops::NormSpec::Kind::none}, .in = h_, .out = x_, .rows = rows_});
-}
+void DecoderWriter::copy() { plan_.add(ops::Norm{.norm = {.kind = ops::NormSpec::Kind::none}, .in = h_, .out = x_}); }
 
 void DecoderWriter::attention() {
   using Stored = ops::AttentionPrep::Stored;
@@ -207,7 +202,6 @@ void DecoderWriter::attention() {
   mixed_ = plan_.buffer("attended", query);
   plan_.add(std::move(project));
   plan_.add(prep);
-  if (layer_ >= last_storing_) rows_ = ops::RowSet::needed;
   plan_.add(ops::Attend{
       .kv_layer = prep.kv_layer,
       .heads = l.heads,
@@ -219,8 +213,7 @@ void DecoderWriter::attention() {
       .sinks = weight("blk.*.attn_sinks", "weight"),
       .in = prep.out,
       .out = mixed_,
-      .gate = prep.gate,
-      .rows = rows_});
+      .gate = prep.gate});
 }
 
 void DecoderWriter::layer_inputs() {
@@ -247,8 +240,7 @@ void DecoderWriter::layer_input() {
                            .in = x_,
                            .out = mixed_,
                            .side = plan_.buffer("layer_inputs", p_.layer_input_size * p_.layer_count()),
-                           .side_first = layer_ * p_.layer_input_size,
-                           .rows = rows_});
+                           .side_first = layer_ * p_.layer_input_size});
 }
 
 void DecoderWriter::delta_net() {
@@ -279,13 +271,8 @@ void DecoderWriter::delta_net() {
                            .in = projected,
                            .out = prepared});
   plan_.add(ops::DeltaScan{.state_layer = state, .heads = d, .in = prepared, .out = scanned});
-  if (layer_ >= last_storing_) rows_ = ops::RowSet::needed;
-  plan_.add(ops::DeltaOut{.heads = d,
-                          .norm = norm_spec("blk.*.ssm_norm.weight", layer_),
-                          .in = scanned,
-                          .gate = projected,
-                          .out = mixed_,
-                          .rows = rows_});
+  plan_.add(ops::DeltaOut{
+      .heads = d, .norm = norm_spec("blk.*.ssm_norm.weight", layer_), .in = scanned, .gate = projected, .out = mixed_});
 }
 
 void DecoderWriter::feed_forward() {
@@ -302,28 +289,22 @@ void DecoderWriter::feed_forward() {
                            .up_bias = weight("blk.*.ffn_up", "bias"),
                            .activation = p_.activation,
                            .in = x_,
-                           .out = mixed_,
-                           .rows = rows_});
+                           .out = mixed_});
 }
 
 void DecoderWriter::add_projection(std::string_view tensor) {
-  plan_.add(ops::ProjectAdd{
-      .weight = weight(tensor, "weight"), .bias = weight(tensor, "bias"), .in = mixed_, .out = h_, .rows = rows_});
+  plan_.add(
+      ops::ProjectAdd{.weight = weight(tensor, "weight"), .bias = weight(tensor, "bias"), .in = mixed_, .out = h_});
 }
 
 void DecoderWriter::add_normed_projection(std::string_view tensor, std::string_view post_norm, float scale) {
   const ops::BufferId added = plan_.buffer("added", p_.hidden_size);
-  plan_.add(ops::ProjectAdd{.weight = weight(tensor, "weight"),
-                            .bias = weight(tensor, "bias"),
-                            .add = false,
-                            .in = mixed_,
-                            .out = added,
-                            .rows = rows_});
+  plan_.add(ops::ProjectAdd{
+      .weight = weight(tensor, "weight"), .bias = weight(tensor, "bias"), .add = false, .in = mixed_, .out = added});
   plan_.add(ops::ResidualNorm{.residual = h_,
                               .addends = {{.in = added, .has_norm = true, .norm = norm_spec(post_norm, layer_)}},
                               .scale = scale,
-                              .norm = {},
-                              .rows = rows_});
+                              .norm = {}});
 }
 
 void DecoderWriter::add_experts() {
@@ -344,7 +325,6 @@ void DecoderWriter::route(ops::Route how, ops::BufferId in) {
   how.used = m.used;
   how.in = in;
   how.out = routes();
-  how.rows = rows_;
   plan_.add(how);
 }
 
@@ -360,8 +340,7 @@ void DecoderWriter::run_experts(ops::BufferId out, bool add) {
                        .slots = m.used + (shared ? 1 : 0),
                        .in = x_,
                        .routes = routes(),
-                       .out = out,
-                       .rows = rows_};
+                       .out = out};
   experts.routed = {.gate = weight("blk.*.ffn_gate_exps", "weight"),
                     .up = weight("blk.*.ffn_up_exps", "weight"),
                     .gate_up = weight("blk.*.ffn_gate_up_exps", "weight"),
@@ -384,11 +363,9 @@ void DecoderWriter::run_experts(ops::BufferId out, bool add) {
 void DecoderWriter::add_normed_mixture(float scale) {
   const ops::BufferId dense = plan_.buffer("dense", p_.hidden_size), mixed = plan_.buffer("mixed", p_.hidden_size);
   const ops::BufferId routed = plan_.buffer("routed", p_.hidden_size);
-  plan_.add(ops::ProjectAdd{
-      .weight = weight("blk.*.ffn_down", "weight"), .add = false, .in = mixed_, .out = dense, .rows = rows_});
-  plan_.add(
-      ops::Norm{.norm = norm_spec("blk.*.post_ffw_norm_1.weight", layer_), .in = dense, .out = mixed, .rows = rows_});
-  plan_.add(ops::Norm{.norm = norm_spec("blk.*.ffn_gate_inp.scale", layer_), .in = h_, .out = x_, .rows = rows_});
+  plan_.add(ops::ProjectAdd{.weight = weight("blk.*.ffn_down", "weight"), .add = false, .in = mixed_, .out = dense});
+  plan_.add(ops::Norm{.norm = norm_spec("blk.*.post_ffw_norm_1.weight", layer_), .in = dense, .out = mixed});
+  plan_.add(ops::Norm{.norm = norm_spec("blk.*.ffn_gate_inp.scale", layer_), .in = h_, .out = x_});
   route({.expert_scale = weight("blk.*.ffn_down_exps", "scale"),
          .logit_scale = 1.0f / std::sqrt(static_cast<float>(p_.hidden_size))},
         x_);
@@ -397,14 +374,12 @@ void DecoderWriter::add_normed_mixture(float scale) {
   plan_.add(ops::ResidualNorm{
       .residual = mixed,
       .addends = {{.in = routed, .has_norm = true, .norm = norm_spec("blk.*.post_ffw_norm_2.weight", layer_)}},
-      .norm = {},
-      .rows = rows_});
+      .norm = {}});
   plan_.add(ops::ResidualNorm{
       .residual = h_,
       .addends = {{.in = mixed, .has_norm = true, .norm = norm_spec("blk.*.post_ffw_norm.weight", layer_)}},
       .scale = scale,
-      .norm = {},
-      .rows = rows_});
+      .norm = {}});
 }
 
 void DecoderWriter::pre_norm_decoder(std::string_view feed_forward_norm) {

@@ -43,7 +43,7 @@ class DecoderWriter {
   void copy();
   // attended = attention(x): W_q, W_k, W_v (attn_q, attn_k, attn_v, or stacked as attn_qkv), with biases and norms of q
   // and k where the tensors are there; v is k where W_v is not. A W_q of twice the rows gives each head a gate for what
-  // it attends to. Behind the last layer that stores something only the rows that somebody wants go on.
+  // it attends to.
   void attention();
   // delta = Gated DeltaNet(x), see hybrid.hpp: attn_qkv, attn_gate, ssm_beta and ssm_alpha (or ssm_ba, both in one).
   void delta_net();
@@ -84,9 +84,7 @@ class DecoderWriter {
   int layer_ = -1;
   int main_rope_ = -1, local_rope_ = -1;
   std::vector<int> kv_layers_;        // per layer: what it reads, an index for the plan; -1 in recurrent ones
-  int last_storing_ = 0;              // the last layer that stores keys and values, or a state
   ops::BufferId h_, x_, mixed_ = -1;  // mixed_: what the part before left
-  ops::RowSet rows_ = ops::RowSet::all;
 };
 
 }  // namespace adze::model::family
