@@ -111,7 +111,7 @@ Result<SafetensorsFolder> SafetensorsFolder::open(const fs::path& path, MapOptio
   std::vector<std::string> names;
   for (const auto& [tensor, file] : index.weight_map) names.push_back(file);
   std::ranges::sort(names);
-  names.erase(std::ranges::unique(names).begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   if (names.size() > limits::kSafetensorsMaxShards) {
     return fail(ErrorCode::limit_exceeded, fmt::format("{} names {} files, more than the limit of {}", kIndexName,
                                                        names.size(), limits::kSafetensorsMaxShards));
