@@ -17,11 +17,13 @@ std::string identity_of(const std::filesystem::path& path, std::span<const std::
                      std::chrono::nanoseconds(changed.time_since_epoch()).count());
 }
 
-// GGUF's own sense: outer dimensions of 1 count for nothing, and converters write them or not.
+// Dimensions of 1 before the last count for nothing: converters write them or not, and a depthwise convolution is
+// [channels, 1, K] for transformers and [channels, K] here.
 bool same_shape(tensor::Shape a, tensor::Shape b) {
   for (tensor::Shape* shape : {&a, &b}) {
-    while (shape->rank > 1 && shape->dims[0] == 1) {
-      std::rotate(shape->dims.begin(), shape->dims.begin() + 1, shape->dims.end());
+    for (int i = shape->rank - 2; i >= 0; --i) {
+      if (shape->dims[static_cast<std::size_t>(i)] != 1) continue;
+      std::rotate(shape->dims.begin() + i, shape->dims.begin() + i + 1, shape->dims.end());
       --shape->rank;
     }
   }

@@ -125,7 +125,8 @@ ops::RopeSpec make_rope(const RopeSettings& settings, std::span<const float> fac
   spec.interleaved = settings.interleaved;
   spec.inverse_frequency.reserve(static_cast<std::size_t>(pairs));
   for (int i = 0; i < pairs; ++i) {
-    const double plain = std::pow(settings.base, -2.0 * i / settings.dims);
+    const bool still = settings.turned_pairs >= 0 && i >= settings.turned_pairs;
+    const double plain = still ? 0.0 : std::pow(settings.base, -2.0 * i / settings.dims);
     const bool divided = settings.use_factors && !factors.empty();
     const double factor = divided ? static_cast<double>(factors[static_cast<std::size_t>(i)]) : 1.0;
     spec.inverse_frequency.push_back(static_cast<float>(scaled_frequency(plain, i, settings) / factor));

@@ -157,13 +157,17 @@ Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view, bool vecto
                 "convert the model again");
   }
   const bool aligned = reinterpret_cast<std::uintptr_t>(view.bytes.data()) % alignof(float) == 0;
-  const bool one_plus = transform == Transform::one_plus;
-  if (!vector || (view.type == tensor::DType::f32 && aligned && !one_plus)) return &view;
+  const bool one_plus = transform == Transform::one_plus, negative_exp = transform == Transform::negative_exp;
+  const bool as_is = view.type == tensor::DType::f32 && aligned && !one_plus && !negative_exp;
+  if (!vector || as_is) return &view;
   auto widened = std::make_unique<Widened>();
   widened->values.resize(static_cast<std::size_t>(view.shape.elements()));
   tensor::dequantise_row(view.type, view.bytes.data(), widened->values.data(), view.shape.elements());
   if (one_plus) {
     for (float& value : widened->values) value += 1.0f;
+  }
+  if (negative_exp) {
+    for (float& value : widened->values) value = static_cast<float>(-std::exp(static_cast<double>(value)));
   }
   widened->view = {view.name, tensor::DType::f32, view.shape, std::as_bytes(std::span(widened->values))};
   widened_.push_back(std::move(widened));

@@ -60,7 +60,8 @@ enum class Transform : std::uint8_t {
   // loaded: its rope turns half-split pairs instead (rope_is_interleaved).
   interleave_query,
   interleave_key,
-  one_plus,  // a norm around zero, multiplied as 1 + weight: GGUF has the sum, computed here for safetensors
+  negative_exp,  // -exp(x), which GGUF stores
+  one_plus,      // a norm around zero, multiplied as 1 + weight: GGUF has the sum, computed here for safetensors
 };
 
 struct TensorRow {

@@ -61,7 +61,7 @@ class Table : public testing::Environment {
     if (const char* path = std::getenv("ADZE_ACCURACY_TABLE")) std::ofstream(path) << text;
   }
 };
-const testing::Environment* const registered = testing::AddGlobalTestEnvironment(new Table);
+const testing::Environment* const kRegistered = testing::AddGlobalTestEnvironment(new Table);
 
 }  // namespace
 

@@ -49,7 +49,7 @@ auto hybrid_rows() {
                          OracleRow{"qwen3_5-k256", "Q4_K", Noise::sensitive});
 }
 
-bool is_float(std::string_view type) { return type == "F32" || type == "HF" || type.ends_with("BF16"); }
+bool is_float(std::string_view type) { return type == "F32" || type.starts_with("HF") || type.ends_with("BF16"); }
 
 // The README of the oracles: what int8 activations may cost, by the blocks that they are rounded in.
 double int8_tolerance(std::string_view type) {
@@ -146,7 +146,8 @@ TEST_P(Accuracy, GreedyTextEqualsTheOracle) {
 auto folder_rows() {
   return testing::Values(OracleRow{"gemma3-text", "HF", Noise::sensitive}, OracleRow{"llama-attnbias", "HF"},
                          OracleRow{"llama-gqa-rope3", "HF"}, OracleRow{"mistral-swa", "HF"},
-                         OracleRow{"qwen3-dense", "HF"});
+                         OracleRow{"qwen3-dense", "HF"}, OracleRow{"qwen3_5-kvdiff", "HF"},
+                         OracleRow{"qwen3_5-dense", "HF_VLM"}, OracleRow{"gemma4-e2b", "HF_VLM", Noise::sensitive});
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Accuracy, folder_rows(), [](const auto& row) { return oracle_row_name(row.param); });

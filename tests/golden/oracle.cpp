@@ -25,7 +25,12 @@ GreedyText greedy_text(const nlohmann::json& json) {
   return {json.at("tokens").get<std::vector<std::int32_t>>(), json.at("margin").get<std::vector<float>>()};
 }
 
-bool is_float(std::string_view type) { return type == "F32" || type == "HF" || type.ends_with("BF16"); }
+// The folder of a Hugging Face type: as the text model alone is saved, or as a multimodal checkpoint holds it.
+std::string_view folder_of(std::string_view type) {
+  return type == "HF" ? "hf" : type == "HF_VLM" ? "hf-vlm-layout" : std::string_view();
+}
+
+bool is_float(std::string_view type) { return type == "F32" || type.starts_with("HF") || type.ends_with("BF16"); }
 
 // A file or folder of a model's oracle: in the repository, else among all oracles; empty where it is in neither.
 std::filesystem::path find_oracle(const std::filesystem::path& model, const std::filesystem::path& part) {
@@ -60,8 +65,9 @@ std::filesystem::path oracle_folder(const std::string& model) {
 }
 
 std::string missing_oracle(const OracleRow& row) {
-  const bool folder = row.type == std::string_view("HF");
-  const auto model = folder ? find_oracle(row.model, "hf/model.safetensors") : find_gguf(row.model, row.type);
+  const std::filesystem::path folder(folder_of(row.type));
+  const auto model =
+      !folder.empty() ? find_oracle(row.model, folder / "model.safetensors") : find_gguf(row.model, row.type);
   if (!model.empty() && !oracle_folder(row.model).empty()) return {};
   return std::string("set ADZE_TEST_ORACLES to the folder of all oracles for ") + row.model + " " + row.type;
 }
@@ -96,7 +102,9 @@ Oracle::Oracle(const std::filesystem::path& folder)
 
 std::filesystem::path Oracle::gguf(std::string_view type) const { return find_gguf(folder_.filename(), type); }
 
-std::filesystem::path Oracle::hugging_face() const { return find_oracle(folder_.filename(), "hf"); }
+std::filesystem::path Oracle::hugging_face(std::string_view type) const {
+  return find_oracle(folder_.filename(), folder_of(type));
+}
 
 // Without numbers for quantised weights, the file's weights are the model's own (gpt-oss was made in MXFP4).
 bool Oracle::is_exact(std::string_view type) const { return is_float(type) || !quantised_; }
@@ -235,7 +243,7 @@ Result<model::Model> GgufVariant::load(const model::ModelOptions& options) {
 OracleModel load_oracle(const Oracle& oracle, std::string_view type, const model::ModelOptions& options) {
   OracleModel loaded;
   const auto model = [&] {
-    if (type == "HF") return model::Model::load(oracle.hugging_face(), options);
+    if (!folder_of(type).empty()) return model::Model::load(oracle.hugging_face(type), options);
     if (type != "F32") return model::Model::load(oracle.gguf(type), options);
     loaded.variant.emplace(oracle.gguf("BF16"));
     return loaded.variant->widen_to_f32().load(options);

@@ -59,7 +59,7 @@ class Oracle {
   explicit Oracle(const std::filesystem::path& folder);
 
   std::filesystem::path gguf(std::string_view type) const;
-  std::filesystem::path hugging_face() const;  // the folder with config.json
+  std::filesystem::path hugging_face(std::string_view type = "HF") const;  // the folder with config.json
   std::vector<std::int32_t> prompt(const std::string& name) const { return prompts_.at(name); }
   // Last logits: of the unquantised model for F32, BF16 and HF, else of the dequantised weights.
   std::vector<float> last_logits(std::string_view type, std::string_view prompt) const;

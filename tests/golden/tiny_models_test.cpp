@@ -120,8 +120,8 @@ TEST_P(TinyModel, GreedyTextIsThatOfTheUnquantisedModel) {
 
 INSTANTIATE_TEST_SUITE_P(Models, TinyModel,
                          testing::Values(TinyRow{"qwen3-tiny", "HF"}, TinyRow{"qwen3-tiny", "Q8_0", 0.01, 0.1f},
-                                         TinyRow{"qwen3_5-tiny", "Q8_0", 0.01, 0.1f},
-                                         TinyRow{"gemma4-tiny", "Q8_0", 0.01, 0.2f}),
+                                         TinyRow{"qwen3_5-tiny", "HF"}, TinyRow{"qwen3_5-tiny", "Q8_0", 0.01, 0.1f},
+                                         TinyRow{"gemma4-tiny", "HF"}, TinyRow{"gemma4-tiny", "Q8_0", 0.01, 0.2f}),
                          [](const auto& row) {
                            std::string name = fmt::format("{}_{}", row.param.name, row.param.type);
                            std::ranges::replace(name, '-', '_');

@@ -15,8 +15,12 @@
 // Sliding layers have heads, KV heads and a rotation of their own; full ones rotate a part of each head (rope_freqs
 // leaves the other pairs still). The last `shared_kv_layers` store no keys and values: each reads those of the last
 // layer of its kind before them. Experts: the router sees rms(h) * ffn_gate_inp.scale / sqrt(hidden).
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/limits.hpp"
 #include "model/families/decoder.hpp"
@@ -25,6 +29,7 @@
 namespace adze::model::family {
 namespace {
 
+constexpr std::string_view kTurnedPairs = "rope.turned_pairs";  // written by the import; GGUF has rope_freqs instead
 constexpr std::string_view kKnown[] = {"attention.sliding_window", "attention.sliding_window_pattern",
                                        "attention.shared_kv_layers", "final_logit_softcapping", "expert_count"};
 
@@ -75,6 +80,8 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
   ADZE_TRY(Hyperparameters p, read_sizes(reader));
   ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
   ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(const std::int64_t turned, reader.integer_or(kTurnedPairs, -1, {0, p.rope.dims / 2}));
+  p.rope.turned_pairs = static_cast<int>(turned);
   ADZE_TRY_STATUS(read_sliding_layers(reader, p));
   ADZE_TRY_STATUS(share_keys_and_values(reader, p));
   ADZE_TRY(p.final_softcap, reader.number_or("final_logit_softcapping", 0.0f, {-1.0, 1e6}));
@@ -160,6 +167,153 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 
 constexpr std::array<std::string_view, 1> kArchitectures{"gemma4"};
 
+// --- config.json -----------------------------------------------------------------------------------------------------
+
+constexpr std::string_view kTypes = "layer_types";
+
+Result<std::int64_t> count_of(ConfigImport& import, std::string_view key, std::int64_t otherwise, std::int64_t most) {
+  ADZE_TRY(const auto given, import.config().integer(key));
+  const std::int64_t value = given.value_or(otherwise);
+  if (value >= 0 && value <= most) return value;
+  return fail(ErrorCode::corrupt_file,
+              fmt::format("{}: {} is {}, allowed is 0 to {}", import.config().file(), key, value, most),
+              "the file is damaged or of another kind of model: get it again");
+}
+
+// Whether each layer slides; the last one never does. By default every sixth sees everything.
+Result<std::vector<bool>> sliding_layers(ConfigImport& import) {
+  ADZE_TRY(const std::int64_t layers, count_of(import, "num_hidden_layers", 30, limits::kMaxLayers));
+  ADZE_TRY(const auto types, import.config().texts(kTypes));
+  std::vector<bool> slides(static_cast<std::size_t>(layers));
+  for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = (i + 1) % 6 != 0;
+  if (types) {
+    if (types->size() != slides.size()) return refuse_setting(import, kTypes, "another number of layers");
+    for (std::size_t i = 0; i < slides.size(); ++i) {
+      slides[i] = (*types)[i] == "sliding_attention";
+      if (!slides[i] && (*types)[i] != "full_attention") return refuse_setting(import, kTypes, "another kind of layer");
+    }
+  }
+  if (!slides.empty()) slides.back() = false;
+  return slides;
+}
+
+Status import_layer_types(ConfigImport& import) {
+  ADZE_TRY(const std::vector<bool> slides, sliding_layers(import));
+  import.write_booleans("attention.sliding_window_pattern", slides, kTypes);
+  return {};
+}
+
+// Full layers have heads of their own size, and, where their values are their keys, their own number of KV heads.
+Status import_heads(ConfigImport& import) {
+  constexpr std::string_view kGlobal = "global_head_dim", kKvHeads = "num_key_value_heads";
+  ADZE_TRY(const std::int64_t sliding, import.head_size());
+  ADZE_TRY(const std::int64_t full, count_of(import, kGlobal, 512, limits::kMaxHeadSize));
+  for (const std::string_view key : {"attention.key_length", "attention.value_length", "rope.dimension_count"}) {
+    import.write_integer(key, full, kGlobal);
+    import.write_integer(fmt::format("{}_swa", key), sliding, "head_dim");
+  }
+  ADZE_TRY(const std::vector<bool> slides, sliding_layers(import));
+  ADZE_TRY(const std::int64_t usual, count_of(import, kKvHeads, 4, limits::kMaxHeads));
+  ADZE_TRY(const auto same, import.config().boolean("attention_k_eq_v"));
+  ADZE_TRY(const std::int64_t global, count_of(import, "num_global_key_value_heads", usual, limits::kMaxHeads));
+  std::vector<std::int64_t> heads;
+  for (const bool slide : slides) heads.push_back(!slide && same.value_or(false) ? global : usual);
+  import.write_integers("attention.head_count_kv", heads, kKvHeads);
+  return {};
+}
+
+// Layers that share keys and values may have a feed-forward part of twice the width.
+Status import_widths(ConfigImport& import) {
+  constexpr std::string_view kWidth = "intermediate_size", kShared = "num_kv_shared_layers";
+  ADZE_TRY(const std::vector<bool> slides, sliding_layers(import));
+  const auto layers = static_cast<std::int64_t>(slides.size());
+  ADZE_TRY(const std::int64_t width, count_of(import, kWidth, 9216, limits::kMaxFeedForward));
+  ADZE_TRY(const std::int64_t shared, count_of(import, kShared, 0, layers));
+  ADZE_TRY(const auto twice, import.config().boolean("use_double_wide_mlp"));
+  std::vector<std::int64_t> widths(slides.size(), width);
+  for (std::int64_t i = layers - shared; twice.value_or(false) && i < layers; ++i) {
+    widths[static_cast<std::size_t>(i)] = 2 * width;
+  }
+  import.write_integers("feed_forward_length", widths, kWidth);
+  import.write_integer("attention.shared_kv_layers", shared, kShared);
+  return {};
+}
+
+// Sliding layers turn every pair; full ones the first of them only ("proportional": exponents over the whole head).
+Status import_ropes(ConfigImport& import) {
+  constexpr std::string_view kRopes = "rope_parameters";
+  ADZE_TRY(const auto kinds, import.config().object(kRopes));
+  if (!kinds || !kinds->is_object("full_attention") || !kinds->is_object("sliding_attention")) {
+    return refuse_setting(import, kRopes, "a rotation that is not given for each kind of layer");
+  }
+  ADZE_TRY(const auto full, kinds->object("full_attention"));
+  ADZE_TRY(const auto sliding, kinds->object("sliding_attention"));
+  const auto is = [](const format::JsonObject& rope, std::string_view type) {
+    return rope.has("rope_type") && rope.json("rope_type") == type;
+  };
+  if (!is(*full, R"("proportional")") || full->has("factor") ||
+      (sliding->has("rope_type") && !is(*sliding, R"("default")"))) {
+    return refuse_setting(import, kRopes, "another scaling of the rotation");
+  }
+  ADZE_TRY(const auto theta, full->number("rope_theta"));
+  ADZE_TRY(const auto local, sliding->number("rope_theta"));
+  ADZE_TRY(const auto part, full->number("partial_rotary_factor"));
+  ADZE_TRY(const std::int64_t head_size, count_of(import, "global_head_dim", 512, limits::kMaxHeadSize));
+  import.write_number("rope.freq_base", theta.value_or(1e6), kRopes);
+  import.write_number("rope.freq_base_swa", local.value_or(1e4), kRopes);
+  const double turned = part.value_or(0.25) * static_cast<double>(head_size) / 2.0;
+  import.write_integer(kTurnedPairs, static_cast<std::int64_t>(std::clamp(turned, -1.0, 1e6)), kRopes);
+  return {};
+}
+
+Status import_mixture(ConfigImport& import) {
+  ADZE_TRY(const auto enabled, import.config().boolean("enable_moe_block"));
+  if (!enabled.value_or(false)) return {};
+  constexpr std::pair<std::string_view, std::string_view> kCounts[] = {
+      {"num_experts", "expert_count"},
+      {"top_k_experts", "expert_used_count"},
+      {"moe_intermediate_size", "expert_feed_forward_length"}};
+  for (const auto& [key, target] : kCounts) {
+    ADZE_TRY(const std::int64_t value, count_of(import, key, 0, limits::kMaxFeedForward));
+    import.write_integer(target, value, key);
+  }
+  return {};
+}
+
+constexpr ImportRow kRows[] = {
+    integer_row("num_hidden_layers", "block_count", "30"),
+    integer_row("hidden_size", "embedding_length", "2304"),
+    integer_row("num_attention_heads", "attention.head_count", "8"),
+    integer_row("max_position_embeddings", "context_length", "131072"),
+    integer_row("vocab_size", "vocab_size", "262144"),
+    integer_row("sliding_window", "attention.sliding_window", "512"),
+    integer_row("hidden_size_per_layer_input", "embedding_length_per_layer_input", "256"),
+    number_row("final_logit_softcapping", "final_logit_softcapping"),
+    computed_row("head_dim", import_heads),
+    computed_row("intermediate_size", import_widths),
+    computed_row("layer_types", import_layer_types),
+    computed_row("rope_parameters", import_ropes),
+    computed_row("enable_moe_block", import_mixture),
+    ignored_row("num_key_value_heads"),
+    ignored_row("num_global_key_value_heads"),
+    ignored_row("global_head_dim"),
+    ignored_row("attention_k_eq_v"),
+    ignored_row("num_kv_shared_layers"),
+    ignored_row("use_double_wide_mlp"),
+    ignored_row("num_experts"),
+    ignored_row("top_k_experts"),
+    ignored_row("moe_intermediate_size"),
+    ignored_row("vocab_size_per_layer_input"),  // the table's own shape is checked
+    only_row("per_layer_config", "null", "sizes given layer by layer"),
+    only_row("hidden_activation", R"("gelu_pytorch_tanh")", "another activation"),
+    ignored_row("hidden_act"),
+    only_row("use_bidirectional_attention", "false", "attention to later positions"),
+    boolean_row("tie_word_embeddings", "tie_word_embeddings", "true"),
+};
+constexpr std::array<std::string_view, 1> kModelTypes{"gemma4_text"};
+constexpr std::array kImports{
+    FamilyImport{.model_types = kModelTypes, .architecture = "gemma4", .rows = kRows, .head_size = 256}};
+
 }  // namespace
 
 extern const Family kGemma4;
@@ -168,6 +322,7 @@ const Family kGemma4{.name = "gemma4",
                      .summary = "Gemma 4, text",
                      .config = config,
                      .tensors = tensors,
-                     .forward = forward};
+                     .forward = forward,
+                     .imports = kImports};
 
 }  // namespace adze::model::family

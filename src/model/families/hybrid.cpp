@@ -7,6 +7,7 @@
 namespace adze::model::family {
 namespace {
 
+constexpr std::string_view kGroupedHeads = "ssm.grouped_value_heads";  // written by the import only
 constexpr const char* kDamaged = "the file is damaged or was made by a broken converter: download or convert it again";
 
 // Per layer of the file: the newer key, or every interval-th layer attends.
@@ -40,6 +41,9 @@ Result<ops::DeltaHeads> read_heads(const ConfigReader& reader, ops::DeltaHeads h
   }
   heads.key_heads = static_cast<int>(key_heads);
   heads.value_heads = static_cast<int>(value_heads);
+  // A folder has the heads as the model was trained, value heads side by side that share a key head.
+  ADZE_TRY(const bool grouped, reader.metadata().get_bool_or(reader.full(kGroupedHeads), false));
+  if (grouped) heads.tiled = false;
   heads.key_size = static_cast<int>(key_size);
   heads.value_size = static_cast<int>(inner / value_heads);
   return heads;
@@ -74,35 +78,80 @@ Result<Hyperparameters> hybrid_config(const ConfigReader& reader, ops::DeltaHead
 std::vector<TensorRow> hybrid_tensors(const ops::DeltaHeads& order) {
   constexpr Dim hidden = Dim::hidden, none = Dim::none, query = Dim::query, key_value = Dim::key_value;
   constexpr Dim head = Dim::head, values = Dim::delta_values, heads = Dim::delta_heads;
-  std::vector<TensorRow> rows =
-      join({stem_tensors(),
-            {
-                {"blk.*.attn_norm.weight", "model.layers.*.input_layernorm.weight", none, hidden},
-                {"blk.*.post_attention_norm.weight", "model.layers.*.post_attention_layernorm.weight", none, hidden},
-                // Layers that attend.
-                {"blk.*.attn_q.weight", "model.layers.*.self_attn.q_proj.weight", Dim::gated_query, hidden},
-                {"blk.*.attn_k.weight", "model.layers.*.self_attn.k_proj.weight", key_value, hidden},
-                {"blk.*.attn_v.weight", "model.layers.*.self_attn.v_proj.weight", key_value, hidden},
-                {"blk.*.attn_q_norm.weight", "model.layers.*.self_attn.q_norm.weight", none, head},
-                {"blk.*.attn_k_norm.weight", "model.layers.*.self_attn.k_norm.weight", none, head},
-                {"blk.*.attn_output.weight", "model.layers.*.self_attn.o_proj.weight", hidden, query},
-                // Recurrent layers.
-                {"blk.*.attn_qkv.weight", "model.layers.*.linear_attn.in_proj_qkv.weight", Dim::delta_channels, hidden},
-                {"blk.*.attn_gate.weight", "model.layers.*.linear_attn.in_proj_z.weight", values, hidden},
-                {"blk.*.ssm_conv1d.weight", "model.layers.*.linear_attn.conv1d.weight", Dim::delta_channels,
-                 Dim::convolution},
-                {"blk.*.ssm_a", "model.layers.*.linear_attn.A_log", none, heads},
-                {"blk.*.ssm_dt.bias", "model.layers.*.linear_attn.dt_bias", none, heads},
-                {"blk.*.ssm_norm.weight", "model.layers.*.linear_attn.norm.weight", none, Dim::delta_value},
-                {"blk.*.ssm_out.weight", "model.layers.*.linear_attn.out_proj.weight", hidden, values},
-            }});
+  std::vector<TensorRow> rows = join(
+      {stem_tensors(),
+       {
+           {"blk.*.attn_norm.weight", "model.layers.*.input_layernorm.weight", none, hidden},
+           {"blk.*.post_attention_norm.weight", "model.layers.*.post_attention_layernorm.weight", none, hidden},
+           // Layers that attend.
+           {"blk.*.attn_q.weight", "model.layers.*.self_attn.q_proj.weight", Dim::gated_query, hidden},
+           {"blk.*.attn_k.weight", "model.layers.*.self_attn.k_proj.weight", key_value, hidden},
+           {"blk.*.attn_v.weight", "model.layers.*.self_attn.v_proj.weight", key_value, hidden},
+           {"blk.*.attn_q_norm.weight", "model.layers.*.self_attn.q_norm.weight", none, head},
+           {"blk.*.attn_k_norm.weight", "model.layers.*.self_attn.k_norm.weight", none, head},
+           {"blk.*.attn_output.weight", "model.layers.*.self_attn.o_proj.weight", hidden, query},
+           // Recurrent layers.
+           {"blk.*.attn_qkv.weight", "model.layers.*.linear_attn.in_proj_qkv.weight", Dim::delta_channels, hidden},
+           {"blk.*.attn_gate.weight", "model.layers.*.linear_attn.in_proj_z.weight", values, hidden},
+           {"blk.*.ssm_conv1d.weight", "model.layers.*.linear_attn.conv1d.weight", Dim::delta_channels,
+            Dim::convolution},
+           {"blk.*.ssm_a", "model.layers.*.linear_attn.A_log", none, heads, Need::required, Transform::negative_exp},
+           {"blk.*.ssm_dt.bias", "model.layers.*.linear_attn.dt_bias", none, heads},
+           {"blk.*.ssm_norm.weight", "model.layers.*.linear_attn.norm.weight", none, Dim::delta_value},
+           {"blk.*.ssm_out.weight", "model.layers.*.linear_attn.out_proj.weight", hidden, values},
+       }});
   if (order.gates_by_key_head) {
     rows.push_back({"blk.*.ssm_ba.weight", "model.layers.*.linear_attn.in_proj_ba.weight", Dim::delta_gates, hidden});
   } else {
     rows.push_back({"blk.*.ssm_beta.weight", "model.layers.*.linear_attn.in_proj_b.weight", heads, hidden});
     rows.push_back({"blk.*.ssm_alpha.weight", "model.layers.*.linear_attn.in_proj_a.weight", heads, hidden});
   }
+  for (TensorRow& row : rows) {
+    if (row.gguf.ends_with("norm.weight") && row.gguf != "blk.*.ssm_norm.weight") row.transform = Transform::one_plus;
+  }
   return rows;
+}
+
+Status import_delta_heads(ConfigImport& import) {
+  constexpr std::string_view kSize = "linear_value_head_dim";
+  ADZE_TRY(const auto size, import.config().integer(kSize));
+  ADZE_TRY(const auto heads, import.config().integer("linear_num_value_heads"));
+  const std::int64_t each = size.value_or(128), count = heads.value_or(32);
+  if (each < 1 || each > limits::kMaxHeadSize || count < 1 || count > limits::kMaxHeads) {
+    return fail(ErrorCode::corrupt_file,
+                fmt::format("{}: {} value heads of {} values are not possible", import.config().file(), count, each),
+                kDamaged);
+  }
+  import.write_integer("ssm.inner_size", each * count, kSize);
+  import.write_boolean(kGroupedHeads, true, kSize);
+  return {};
+}
+
+Status import_default_rotation(ConfigImport& import) {
+  constexpr std::string_view kPart = "partial_rotary_factor";
+  ADZE_TRY(const auto rope, import.config().object("rope_parameters"));
+  if (import.config().has(kPart) || (rope && rope->has(kPart))) return {};  // import_rope reads it
+  ADZE_TRY(const std::int64_t head_size, import.head_size());
+  import.write_integer("rope.dimension_count", head_size / 4, kPart);
+  return {};
+}
+
+Status import_recurrent_layers(ConfigImport& import) {
+  constexpr std::string_view kTypes = "layer_types", kInterval = "full_attention_interval";
+  ADZE_TRY(const auto types, import.config().texts(kTypes));
+  if (!types) {
+    ADZE_TRY(const auto interval, import.config().integer(kInterval));
+    import.write_integer(kInterval, interval.value_or(4), kInterval);
+    return {};
+  }
+  std::vector<bool> recurrent;
+  for (const std::string& type : *types) {
+    if (type != "linear_attention" && type != "full_attention")
+      return refuse_setting(import, kTypes, "another kind of layer");
+    recurrent.push_back(type == "linear_attention");
+  }
+  import.write_booleans("attention.recurrent_layers", recurrent, kTypes);
+  return {};
 }
 
 void hybrid_mixer(DecoderWriter& decoder) {

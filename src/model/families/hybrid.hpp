@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "model/families/decoder.hpp"
+#include "model/huggingface/import.hpp"
 
 namespace adze::model::family {
 
@@ -32,6 +33,12 @@ Result<Hyperparameters> hybrid_config(const ConfigReader& reader, ops::DeltaHead
 
 // All tensors but those of the feed-forward part. `order` as above.
 std::vector<TensorRow> hybrid_tensors(const ops::DeltaHeads& order);
+
+// Rows of a config table: linear_value_head_dim (and the order of heads), layer_types or full_attention_interval,
+// partial_rotary_factor where it is absent (a quarter).
+Status import_delta_heads(ConfigImport& import);
+Status import_recurrent_layers(ConfigImport& import);
+Status import_default_rotation(ConfigImport& import);
 
 // From h to h and the x of the feed-forward part: the norms and what mixes positions.
 void hybrid_mixer(DecoderWriter& decoder);
