@@ -136,6 +136,15 @@ void MappedFile::release(std::size_t offset, std::size_t size) const {
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
+Result<std::string> read_model_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    return fail(ErrorCode::corrupt_file, fmt::format("'{}' is not a regular file", path.string()),
+                "the model's folder is damaged: get it again");
+  }
+  return read_file(path, max_bytes);
+}
+
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return tl::unexpected(errno_error(errno, "open", path));

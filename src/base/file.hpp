@@ -47,6 +47,8 @@ class MappedFile {
 
 // The whole file. Errors: not_found, io, limit_exceeded when it is larger than max_bytes.
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
+// The same for a part of a model, which is a file on a disk: a pipe is refused, not waited for (corrupt_file).
+Result<std::string> read_model_file(const std::filesystem::path& path, std::uint64_t max_bytes);
 
 // A file that comes into being whole: bytes go to a temporary beside `path`, commit() syncs it and renames it.
 // Destroyed without commit, it leaves nothing behind and the old file, if any, untouched. Errors: io, disk_full,

@@ -107,5 +107,10 @@ TEST(File, FailedWriteLeavesNothing) {
   }
 }
 
+TEST(ReadModelFile, TakesFilesOnly) {
+  EXPECT_EQ(read_model_file(::testing::TempDir(), 10).error().code, ErrorCode::corrupt_file);
+  EXPECT_EQ(read_model_file(::testing::TempDir() + "/adze_absent", 10).error().code, ErrorCode::not_found);
+}
+
 }  // namespace
 }  // namespace adze

@@ -52,11 +52,11 @@ Result<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const std::filesys
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return model::load_folder_tokenizer(path);
   if (path.extension() == ".json") {
-    ADZE_TRY(const std::string source, read_file(path, limits::kTokenizerMaxJsonBytes));
+    ADZE_TRY(const std::string source, read_model_file(path, limits::kTokenizerMaxJsonBytes));
     ADZE_TRY(text::TokenizerSpec spec, text::spec_from_tokenizer_json(source));
     const std::filesystem::path config = path.parent_path() / "tokenizer_config.json";
     if (std::filesystem::exists(config, ignored)) {
-      ADZE_TRY(const std::string words, read_file(config, limits::kTokenizerMaxJsonBytes));
+      ADZE_TRY(const std::string words, read_model_file(config, limits::kTokenizerMaxJsonBytes));
       ADZE_TRY_STATUS(text::apply_tokenizer_config(words, spec));
     }
     return text::Tokenizer::create(std::move(spec));

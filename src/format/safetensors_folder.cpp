@@ -106,7 +106,7 @@ Result<SafetensorsFolder> SafetensorsFolder::open(const fs::path& path, MapOptio
     return fail(ErrorCode::not_found, fmt::format("'{}' has no weights: {}", path.string(), describe_absence(path)),
                 "a model folder holds config.json, tokenizer.json and the weights as .safetensors");
   }
-  ADZE_TRY(const std::string text, read_file(path / kIndexName, limits::kSafetensorsMaxIndexBytes));
+  ADZE_TRY(const std::string text, read_model_file(path / kIndexName, limits::kSafetensorsMaxIndexBytes));
   ADZE_TRY(const SafetensorsIndex index, parse_safetensors_index(text));
   std::vector<std::string> names;
   for (const auto& [tensor, file] : index.weight_map) names.push_back(file);

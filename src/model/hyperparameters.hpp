@@ -24,6 +24,8 @@ struct LayerParameters {
   int window = 0;  // sliding attention over the last `window` positions; 0: all
   enum class Rope : std::uint8_t { main, local, none } rope = Rope::main;
   int kv_source = -1;  // the layer whose keys and values this one reads; -1: its own
+  // Whether there is a W_v, or k serves as v; `either`: the tensors tell.
+  enum class Values : std::uint8_t { own, keys, either } values = Values::own;
   // A recurrent layer has these in place of heads, which are 0 there.
   ops::DeltaHeads delta{};
   int convolution = 0;  // positions that its convolution spans
@@ -58,6 +60,7 @@ struct Hyperparameters {
   MixtureParameters mixture{};
   RopeSettings local_rope;  // of the layers that say so
   std::vector<LayerParameters> layers;
+  int prediction_layers = 0;  // blocks behind them that predict further tokens; no part of the main pass
 
   int layer_count() const { return static_cast<int>(layers.size()); }
 };

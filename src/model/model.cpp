@@ -123,7 +123,7 @@ Status Model::read_generation_defaults() {
   ADZE_TRY_STATUS(number("general.sampling.temp", 0.0, 100.0, defaults_.temperature));
   ADZE_TRY_STATUS(number("general.sampling.top_p", 0.0, 1.0, defaults_.top_p));
   ADZE_TRY_STATUS(number("general.sampling.min_p", 0.0, 1.0, defaults_.min_p));
-  ADZE_TRY_STATUS(number("general.sampling.penalty_repeat", 0.0, 100.0, defaults_.repetition_penalty));
+  ADZE_TRY_STATUS(number("general.sampling.penalty_repeat", 0.01, 100.0, defaults_.repetition_penalty));
   ADZE_TRY_STATUS(integer("general.sampling.top_k", 0, defaults_.top_k));
   ADZE_TRY_STATUS(integer("general.sampling.penalty_last_n", -1, defaults_.penalty_window));
   for (const std::string_view key : {"general.sampling.mirostat", "general.sampling.xtc_probability"}) {

@@ -110,7 +110,7 @@ Result<RopeSettings> apply_overrides(RopeSettings settings, const RopeOverrides&
                   "use none, linear, llama3 or yarn");
     }
     settings.scaling = *scaling;
-    settings.use_factors = false;
+    settings.use_factors = !settings.factors_are_scaling;
   } else if (settings.scaling == RopeScaling::none && (overrides.factor || overrides.frequency_scale)) {
     settings.scaling = RopeScaling::linear;
   }

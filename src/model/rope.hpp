@@ -42,10 +42,11 @@ struct RopeSettings {
   double high_frequency_factor = 4.0;
   double beta_fast = 32.0;  // yarn
   double beta_slow = 1.0;
-  int turned_pairs = -1;          // pairs from here on stay as they are; -1: all turn
-  bool round_ramp = true;         // yarn: the ramp's ends outwards to whole pairs
-  double attention_factor = 1.0;  // multiplies cos and sin, once more under yarn
-  bool use_factors = true;        // divide by the factors that the file has for each pair, if it has any
+  int turned_pairs = -1;            // pairs from here on stay as they are; -1: all turn
+  bool round_ramp = true;           // yarn: the ramp's ends outwards to whole pairs
+  double attention_factor = 1.0;    // multiplies cos and sin, once more under yarn
+  bool factors_are_scaling = true;  // the file's factors for each pair are a scaling, which another one replaces
+  bool use_factors = true;          // divide by the factors that the file has for each pair, if it has any
 };
 
 // What a caller wants instead; unset fields keep the file's.

@@ -68,16 +68,18 @@ std::string TensorNames::name(const TensorRow& row, int layer) const {
   return fmt::format("{}{}", head_, name);
 }
 
-bool TensorNames::is_main_pass(std::string_view name, int layers) const {
+bool TensorNames::is_main_pass(std::string_view name, int layers, int blocks) const {
   for (const std::string_view obsolete : kObsolete) {
     if (name.find(obsolete) != name.npos) return false;
   }
-  // Past the last layer (say, a prediction head) nothing takes part.
-  if (!safetensors_) return starts_with_any(name, kGgufStarts) && layer_of(name, "blk.") < layers;
+  if (!safetensors_) {
+    const int block = layer_of(name, "blk.");
+    return starts_with_any(name, kGgufStarts) && (block < layers || block >= blocks);
+  }
   if (name.starts_with(head_) && name.substr(head_.size()).starts_with("lm_head.")) return true;
   if (!name.starts_with(decoder_)) return false;
   name.remove_prefix(decoder_.size());
-  return starts_with_any(name, kDecoderStarts) && layer_of(name, "layers.") < layers;
+  return starts_with_any(name, kDecoderStarts);
 }
 
 }  // namespace adze::model

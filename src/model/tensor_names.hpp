@@ -17,9 +17,10 @@ class TensorNames {
 
   // Empty where the store's format has no such tensor.
   std::string name(const TensorRow& row, int layer) const;
-  // Whether a tensor takes part in the pass over `layers` layers that Adze computes. Others (a vision tower, a
-  // prediction head, an adapter) belong to parts that Adze does not run.
-  bool is_main_pass(std::string_view name, int layers) const;
+  // Whether a tensor takes part in the pass that Adze computes: over `layers` layers, behind which a GGUF file may have
+  // blocks up to `blocks` that predict further tokens. Others (a vision tower, an adapter) belong to parts that Adze
+  // does not run.
+  bool is_main_pass(std::string_view name, int layers, int blocks) const;
 
  private:
   bool safetensors_;

@@ -23,6 +23,12 @@ std::int64_t dim_size(Dim dim, const Hyperparameters& p, int layer) {
     case Dim::query: return std::int64_t{l.heads} * l.head_size;
     case Dim::key_value: return std::int64_t{l.kv_heads} * l.head_size;
     case Dim::head: return l.head_size;
+    case Dim::stored_key_value: return l.kv_source >= 0 ? 0 : std::int64_t{l.kv_heads} * l.head_size;
+    case Dim::stored_head: return l.kv_source >= 0 ? 0 : l.head_size;
+    case Dim::stored_value: {
+      const bool none = l.kv_source >= 0 || l.values == LayerParameters::Values::keys;
+      return none ? 0 : std::int64_t{l.kv_heads} * l.head_size;
+    }
     case Dim::heads: return l.heads;
     case Dim::fused_qkv: return std::int64_t{l.heads + 2 * l.kv_heads} * l.head_size;
     case Dim::feed_forward: return l.feed_forward;
@@ -54,7 +60,10 @@ std::string_view dim_keys(Dim dim) {
     case Dim::hidden: return "@.embedding_length";
     case Dim::query: return "@.attention.head_count and @.attention.key_length";
     case Dim::key_value: return "@.attention.head_count_kv and @.attention.key_length";
-    case Dim::head: return "@.attention.key_length";
+    case Dim::stored_key_value:
+    case Dim::stored_value: return "@.attention.head_count_kv, @.attention.key_length and @.attention.shared_kv_layers";
+    case Dim::head:
+    case Dim::stored_head: return "@.attention.key_length";
     case Dim::heads: return "@.attention.head_count";
     case Dim::fused_qkv: return "@.attention.head_count, @.attention.head_count_kv and @.attention.key_length";
     case Dim::feed_forward:
@@ -101,9 +110,21 @@ tensor::Shape shape_of(const TensorRow& row, const Hyperparameters& p, int layer
   return shape;
 }
 
-Status refuse_leftovers(const format::WeightStore& store, const TensorNames& names, int layers) {
+Status refuse_leftovers(const format::WeightStore& store, const TensorNames& names, const Hyperparameters& p) {
+  const int layers = p.layer_count(), blocks = layers + p.prediction_layers;
+  for (int block = layers; block < blocks; ++block) {
+    const std::string start = fmt::format("blk.{}.nextn.", block);
+    const auto unused = store.unused();
+    const bool predicts =
+        std::any_of(unused.begin(), unused.end(), [&](std::string_view n) { return n.starts_with(start); });
+    if (predicts) continue;
+    return fail(ErrorCode::corrupt_file,
+                fmt::format("{}.nextn_predict_layers is {}, but block {} is none that predicts further tokens",
+                            p.architecture, p.prediction_layers, block),
+                "the file is damaged or was made by a broken converter: download or convert it again");
+  }
   for (const std::string_view name : store.unused()) {
-    if (!names.is_main_pass(name, layers)) continue;
+    if (!names.is_main_pass(name, layers, blocks)) continue;
     return fail(ErrorCode::unsupported_feature,
                 fmt::format("the model has a tensor '{}' that Adze does not compute with in this family",
                             format::printable(name)),
@@ -112,8 +133,10 @@ Status refuse_leftovers(const format::WeightStore& store, const TensorNames& nam
   return {};
 }
 
-bool is_required(Need need, const Hyperparameters& parameters) {
+bool is_required(Need need, const Hyperparameters& parameters, int layer) {
   switch (need) {
+    case Need::unless_keys:
+      return parameters.layers[static_cast<std::size_t>(layer)].values != LayerParameters::Values::either;
     case Need::required: return true;
     case Need::optional: return false;
     case Need::unless_tied: return !parameters.tied_output;
@@ -190,8 +213,9 @@ Result<Weights> Weights::resolve(const std::vector<TensorRow>& rows, const Hyper
         refs.push_back(nullptr);
         continue;
       }
-      ADZE_TRY(const tensor::TensorView* view,
-               is_required(row.need, parameters) ? store.require(name, shape, why) : store.optional(name, shape, why));
+      ADZE_TRY(const tensor::TensorView* view, is_required(row.need, parameters, layer)
+                                                   ? store.require(name, shape, why)
+                                                   : store.optional(name, shape, why));
       ops::WeightRef ref = nullptr;
       if (view != nullptr) {
         ADZE_TRY(ref, weights.adopt(*view, row.rows == Dim::none, from_safetensors ? row.transform : Transform::none));
@@ -200,7 +224,7 @@ Result<Weights> Weights::resolve(const std::vector<TensorRow>& rows, const Hyper
       refs.push_back(ref);
     }
   }
-  ADZE_TRY_STATUS(refuse_leftovers(store, names, parameters.layer_count()));
+  ADZE_TRY_STATUS(refuse_leftovers(store, names, parameters));
   return weights;
 }
 

@@ -23,9 +23,12 @@ enum class Dim : std::uint8_t {
   one,  // a single value
   vocabulary,
   hidden,
-  query,      // heads * head_size
-  key_value,  // kv_heads * head_size
-  head,       // head_size
+  query,             // heads * head_size
+  key_value,         // kv_heads * head_size
+  head,              // head_size
+  stored_key_value,  // key_value where the layer stores its own keys, else 0
+  stored_head,       // head_size, likewise
+  stored_value,      // key_value where it stores values of their own, else 0
   heads,
   fused_qkv,         // (heads + 2 * kv_heads) * head_size
   feed_forward,      // of the layer
@@ -50,6 +53,7 @@ enum class Dim : std::uint8_t {
 enum class Need : std::uint8_t {
   required,
   optional,
+  unless_keys,  // may be absent in a layer whose values may be its keys
   unless_tied,  // may be absent only where the model says (or, in GGUF, implies) that the embedding takes its place
 };
 

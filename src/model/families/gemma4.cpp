@@ -29,6 +29,7 @@
 namespace adze::model::family {
 namespace {
 
+constexpr std::string_view kKeysAsValues = "attention.keys_as_values";  // written by the import only
 constexpr std::string_view kTurnedPairs = "rope.turned_pairs";  // written by the import; GGUF has rope_freqs instead
 constexpr std::string_view kKnown[] = {"attention.sliding_window", "attention.sliding_window_pattern",
                                        "attention.shared_kv_layers", "final_logit_softcapping", "expert_count"};
@@ -40,13 +41,28 @@ Status read_sliding_layers(const ConfigReader& reader, Hyperparameters& p) {
   ADZE_TRY_STATUS(reader.refuse_unless("attention.value_length_swa", static_cast<double>(head_size),
                                        "values of another size than keys"));
   ADZE_TRY(const auto slides, reader.flags_per_layer("attention.sliding_window_pattern", p.layers.size()));
+  // Only full layers may use keys as values; GGUF says so by leaving W_v out.
+  using enum LayerParameters::Values;
+  LayerParameters::Values full_values = either;
+  if (reader.has(kKeysAsValues)) {
+    ADZE_TRY(const bool same, reader.metadata().get_bool(reader.full(kKeysAsValues)));
+    full_values = same ? keys : own;
+  }
   for (std::size_t i = 0; i < p.layers.size(); ++i) {
-    if (!slides[i]) continue;
+    if (!slides[i]) {
+      p.layers[i].values = full_values;
+      continue;
+    }
     p.layers[i].window = static_cast<int>(window);
     p.layers[i].head_size = static_cast<int>(head_size);
     p.layers[i].rope = LayerParameters::Rope::local;
   }
   ADZE_TRY(const std::int64_t dims, reader.integer_or("rope.dimension_count_swa", head_size, {2, head_size}));
+  if (dims % 2 != 0) {
+    return fail(ErrorCode::corrupt_file,
+                fmt::format("{} is {}, allowed is an even number", reader.full("rope.dimension_count_swa"), dims),
+                "the file is damaged or was made by a broken converter: download or convert it again");
+  }
   p.local_rope = {.dims = static_cast<int>(dims)};
   ADZE_TRY(p.local_rope.base, reader.number_or("rope.freq_base_swa", 10000.0f, {1.0, limits::kMaxRopeBase}));
   return {};
@@ -82,6 +98,7 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
   ADZE_TRY(p.rope, read_rope(reader, p));
   ADZE_TRY(const std::int64_t turned, reader.integer_or(kTurnedPairs, -1, {0, p.rope.dims / 2}));
   p.rope.turned_pairs = static_cast<int>(turned);
+  p.rope.factors_are_scaling = false;
   ADZE_TRY_STATUS(read_sliding_layers(reader, p));
   ADZE_TRY_STATUS(share_keys_and_values(reader, p));
   ADZE_TRY(p.final_softcap, reader.number_or("final_logit_softcapping", 0.0f, {-1.0, 1e6}));
@@ -103,16 +120,19 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
 std::vector<TensorRow> tensors(const Hyperparameters& p) {
   using enum Need;
   constexpr Dim none = Dim::none, hidden = Dim::hidden, input = Dim::layer_input, inputs = Dim::all_layer_inputs;
-  const std::vector<TensorRow> frame = join({stem_tensors(), sandwich_tensors(), gated_tensors()});
+  std::vector<TensorRow> frame = join({stem_tensors(), sandwich_tensors(), gated_tensors()});
+  for (TensorRow& row : frame) {  // without it every pair of the full layers would turn
+    if (row.gguf == "rope_freqs.weight" && p.rope.turned_pairs < 0) row.need = required;
+  }
   const std::vector<TensorRow> own{
       {"blk.*.attn_q.weight", "model.layers.*.self_attn.q_proj.weight", Dim::query, hidden},
       {"blk.*.attn_q_norm.weight", "model.layers.*.self_attn.q_norm.weight", none, Dim::head},
       {"blk.*.attn_output.weight", "model.layers.*.self_attn.o_proj.weight", hidden, Dim::query},
-      // Layers that share keys and values have none of these three; k == v layers have no attn_v.
-      {"blk.*.attn_k.weight", "model.layers.*.self_attn.k_proj.weight", Dim::key_value, hidden, optional},
-      {"blk.*.attn_k_norm.weight", "model.layers.*.self_attn.k_norm.weight", none, Dim::head, optional},
-      {"blk.*.attn_v.weight", "model.layers.*.self_attn.v_proj.weight", Dim::key_value, hidden, optional},
-      {"blk.*.layer_output_scale.weight", "model.layers.*.layer_scalar", none, Dim::one, optional},
+      // Layers that share keys and values have none of these three.
+      {"blk.*.attn_k.weight", "model.layers.*.self_attn.k_proj.weight", Dim::stored_key_value, hidden},
+      {"blk.*.attn_k_norm.weight", "model.layers.*.self_attn.k_norm.weight", none, Dim::stored_head},
+      {"blk.*.attn_v.weight", "model.layers.*.self_attn.v_proj.weight", Dim::stored_value, hidden, unless_keys},
+      {"blk.*.layer_output_scale.weight", "model.layers.*.layer_scalar", none, Dim::one},
   };
   const std::vector<TensorRow> layer_inputs{
       {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight", Dim::vocabulary, inputs},
@@ -219,6 +239,7 @@ Status import_heads(ConfigImport& import) {
   std::vector<std::int64_t> heads;
   for (const bool slide : slides) heads.push_back(!slide && same.value_or(false) ? global : usual);
   import.write_integers("attention.head_count_kv", heads, kKvHeads);
+  import.write_boolean(kKeysAsValues, same.value_or(false), "attention_k_eq_v");
   return {};
 }
 
@@ -275,6 +296,7 @@ Status import_mixture(ConfigImport& import) {
       {"moe_intermediate_size", "expert_feed_forward_length"}};
   for (const auto& [key, target] : kCounts) {
     ADZE_TRY(const std::int64_t value, count_of(import, key, 0, limits::kMaxFeedForward));
+    if (value == 0) return refuse_setting(import, "enable_moe_block", fmt::format("experts without {}", key));
     import.write_integer(target, value, key);
   }
   return {};

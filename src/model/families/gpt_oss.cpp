@@ -41,6 +41,9 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
 
 std::vector<TensorRow> tensors(const Hyperparameters&) {
   std::vector<TensorRow> rows = join({stem_tensors(), attention_tensors(), expert_tensors()});
+  for (TensorRow& row : rows) {
+    if (row.gguf.ends_with(".bias")) row.need = Need::required;
+  }
   rows.push_back({"blk.*.attn_norm.weight", "model.layers.*.input_layernorm.weight", Dim::none, Dim::hidden});
   rows.push_back(
       {"blk.*.post_attention_norm.weight", "model.layers.*.post_attention_layernorm.weight", Dim::none, Dim::hidden});

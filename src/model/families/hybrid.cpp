@@ -72,6 +72,7 @@ Result<Hyperparameters> hybrid_config(const ConfigReader& reader, ops::DeltaHead
   // The last ones are a head that predicts further tokens: the main pass ends before.
   ADZE_TRY(const std::int64_t further, reader.integer_or("nextn_predict_layers", 0, {0, p.layer_count() - 1}));
   p.layers.resize(p.layers.size() - static_cast<std::size_t>(further));
+  p.prediction_layers = static_cast<int>(further);
   return p;
 }
 

@@ -24,7 +24,11 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
 }
 
 std::vector<TensorRow> tensors(const Hyperparameters&) {
-  return join({stem_tensors(), pre_norm_tensors(), attention_tensors(), gated_tensors()});
+  std::vector<TensorRow> attention = attention_tensors();
+  for (TensorRow& row : attention) {
+    if (row.gguf.ends_with(".bias") && row.gguf != "blk.*.attn_output.bias") row.need = Need::required;
+  }
+  return join({stem_tensors(), pre_norm_tensors(), attention, gated_tensors()});
 }
 
 void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {

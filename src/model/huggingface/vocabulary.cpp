@@ -18,7 +18,7 @@ using format::JsonObject;
 Result<std::optional<std::string>> read_if_there(const std::filesystem::path& path, std::uint64_t max_bytes) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
-  ADZE_TRY(std::string text, read_file(path, max_bytes));
+  ADZE_TRY(std::string text, read_model_file(path, max_bytes));
   return text;
 }
 
