@@ -299,20 +299,8 @@ class CpuPrepared final : public backend::Prepared {
 
   void run_step(const ops::Project& s, const Dispatch& dispatch, int member) {
     const ActivationBuffer& out = buffer(s.out);
-    int total = 0;
-    for (const BoundMatmul& m : dispatch.matmuls) total += m.groups();
-    const Share share = share_of(total, member, team_.size());
-    int first_group = 0, first_column = 0;
-    for (const BoundMatmul& m : dispatch.matmuls) {
-      const int begin = std::max(share.begin - first_group, 0), end = std::min(share.end - first_group, m.groups());
-      if (begin < end) {
-        const MatmulArgs a =
-            matmul_args(m, buffer(s.in), pass_.rows, out.floats + first_column, out.stride, false, panel(member, 0));
-        m.kernel->run(a, begin, end);
-      }
-      first_group += m.groups();
-      first_column += static_cast<int>(m.weight->rows());
-    }
+    run_side_by_side(dispatch.matmuls, buffer(s.in), pass_.rows, out.floats, out.stride, panel(member, 0), member,
+                     team_.size());
     quantise_output(dispatch, out, member);
   }
 

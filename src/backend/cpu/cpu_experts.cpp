@@ -28,20 +28,8 @@ double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 void Mixture::route(const ops::Route& step, const Dispatch& dispatch, const ActivationBuffer& in,
                     const ActivationBuffer& out, int rows, int member) {
   // The router, then the shared expert's gate beside it.
-  int total = 0;
-  for (const BoundMatmul& m : dispatch.matmuls) total += m.groups();
-  const Share share = share_of(total, member, team_.size());
-  int first_group = 0, first_column = 0;
-  for (const BoundMatmul& m : dispatch.matmuls) {
-    const int begin = std::max(share.begin - first_group, 0), end = std::min(share.end - first_group, m.groups());
-    if (begin < end) {
-      m.kernel->run(
-          matmul_args(m, in, rows, mixture_.logits + first_column, mixture_.logits_stride, false, panel(member, 0)),
-          begin, end);
-    }
-    first_group += m.groups();
-    first_column += static_cast<int>(m.weight->rows());
-  }
+  run_side_by_side(dispatch.matmuls, in, rows, mixture_.logits, mixture_.logits_stride, panel(member, 0), member,
+                   team_.size());
   team_.barrier();
   const Share mine = share_of(rows, member, team_.size());
   for (int r = mine.begin; r < mine.end; ++r) {

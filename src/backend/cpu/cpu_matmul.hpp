@@ -1,8 +1,12 @@
 // A bound matrix product as its kernel wants it.
 #pragma once
 
+#include <algorithm>
+#include <span>
+
 #include "backend/cpu/cpu_schedule.hpp"
 #include "backend/cpu/cpu_scratch.hpp"
+#include "backend/cpu/thread_team.hpp"
 
 namespace adze::cpu {
 
@@ -32,6 +36,21 @@ inline MatmulArgs matmul_args(const BoundMatmul& m, const ActivationBuffer& in, 
   a.block_bytes = static_cast<int>(type.block_bytes);
   a.panel = panel;
   return a;
+}
+
+// A member's share of products that read the same rows and whose results stand side by side in each row of `out`.
+inline void run_side_by_side(std::span<const BoundMatmul> products, const ActivationBuffer& in, int rows, float* out,
+                             std::size_t ld_out, std::byte* panel, int member, int members) {
+  int total = 0;
+  for (const BoundMatmul& m : products) total += m.groups();
+  const Share share = share_of(total, member, members);
+  int first_group = 0, first_column = 0;
+  for (const BoundMatmul& m : products) {
+    const int begin = std::max(share.begin - first_group, 0), end = std::min(share.end - first_group, m.groups());
+    if (begin < end) m.kernel->run(matmul_args(m, in, rows, out + first_column, ld_out, false, panel), begin, end);
+    first_group += m.groups();
+    first_column += static_cast<int>(m.weight->rows());
+  }
 }
 
 }  // namespace adze::cpu

@@ -8,6 +8,14 @@
 
 namespace adze::model::family {
 
+Result<Hyperparameters> decoder_config(const ConfigReader& reader, std::span<const std::string_view> known) {
+  ADZE_TRY_STATUS(refuse_other_settings(reader, known));
+  ADZE_TRY(Hyperparameters p, read_sizes(reader));
+  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
+  ADZE_TRY(p.rope, read_rope(reader, p));
+  return p;
+}
+
 std::vector<TensorRow> stem_tensors() {
   return {
       {"token_embd.weight", "model.embed_tokens.weight", Dim::vocabulary, Dim::hidden},

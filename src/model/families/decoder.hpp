@@ -4,6 +4,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,9 @@
 #include "model/tensors.hpp"
 
 namespace adze::model::family {
+
+// Sizes, epsilon and rope, which every family reads; refuses all other settings but `known` (refuse_other_settings).
+Result<Hyperparameters> decoder_config(const ConfigReader& reader, std::span<const std::string_view> known = {});
 
 // Rows that many families have. Biases of projections are there or not, tensor by tensor.
 std::vector<TensorRow> stem_tensors();           // embedding, final norm, output

@@ -23,10 +23,7 @@ namespace {
 Result<Hyperparameters> config(const ConfigReader& reader) {
   constexpr std::string_view kKnown[] = {"attention.sliding_window", "attn_logit_softcapping",
                                          "final_logit_softcapping"};
-  ADZE_TRY_STATUS(refuse_other_settings(reader, kKnown));
-  ADZE_TRY(Hyperparameters p, read_sizes(reader));
-  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
-  ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(Hyperparameters p, decoder_config(reader, kKnown));
   ADZE_TRY(p.attention_scale, reader.number_or("attention.scale", 0.0f, {0.0, 1e4}));
   ADZE_TRY(p.attention_softcap, reader.number_or("attn_logit_softcapping", 50.0f, {0.0, 1e6}));
   ADZE_TRY(p.final_softcap, reader.number_or("final_logit_softcapping", 30.0f, {0.0, 1e6}));

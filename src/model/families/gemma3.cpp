@@ -25,10 +25,7 @@ constexpr int kPeriod = 6;  // layers 5, 11, 17 ... are full; GGUF has no key fo
 
 Result<Hyperparameters> config(const ConfigReader& reader) {
   constexpr std::string_view kKnown[] = {"attention.sliding_window"};
-  ADZE_TRY_STATUS(refuse_other_settings(reader, kKnown));
-  ADZE_TRY(Hyperparameters p, read_sizes(reader));
-  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
-  ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(Hyperparameters p, decoder_config(reader, kKnown));
   ADZE_TRY(p.attention_scale, reader.number_or("attention.scale", 0.0f, {0.0, 1e4}));
   p.local_rope = {.dims = p.rope.dims};
   ADZE_TRY(p.local_rope.base, reader.number_or("rope.freq_base_swa", 10000.0f, {1.0, limits::kMaxRopeBase}));

@@ -92,10 +92,7 @@ Status share_keys_and_values(const ConfigReader& reader, Hyperparameters& p) {
 }
 
 Result<Hyperparameters> config(const ConfigReader& reader) {
-  ADZE_TRY_STATUS(refuse_other_settings(reader, kKnown));
-  ADZE_TRY(Hyperparameters p, read_sizes(reader));
-  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
-  ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(Hyperparameters p, decoder_config(reader, kKnown));
   ADZE_TRY(const std::int64_t turned, reader.integer_or(kTurnedPairs, -1, {0, p.rope.dims / 2}));
   p.rope.turned_pairs = static_cast<int>(turned);
   p.rope.factors_are_scaling = false;

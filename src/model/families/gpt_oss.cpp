@@ -26,10 +26,7 @@ namespace {
 
 Result<Hyperparameters> config(const ConfigReader& reader) {
   constexpr std::string_view kKnown[] = {"expert_count", "attention.sliding_window"};
-  ADZE_TRY_STATUS(refuse_other_settings(reader, kKnown));
-  ADZE_TRY(Hyperparameters p, read_sizes(reader));
-  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
-  ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(Hyperparameters p, decoder_config(reader, kKnown));
   p.rope.round_ramp = false;
   ADZE_TRY(const std::int64_t window, reader.integer("attention.sliding_window", {1, limits::kMaxContext}));
   for (std::size_t i = 0; i < p.layers.size(); i += 2) p.layers[i].window = static_cast<int>(window);

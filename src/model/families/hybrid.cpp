@@ -13,17 +13,9 @@ constexpr const char* kDamaged = "the file is damaged or was made by a broken co
 // Per layer of the file: the newer key, or every interval-th layer attends.
 Result<std::vector<bool>> read_recurrent_layers(const ConfigReader& reader, std::size_t layers) {
   constexpr std::string_view kKey = "attention.recurrent_layers";
-  std::vector<bool> recurrent(layers);
-  if (reader.has(kKey)) {
-    ADZE_TRY(const auto flags, reader.metadata().get_bools(reader.full(kKey)));
-    if (flags.size() != layers) {
-      return fail(ErrorCode::corrupt_file,
-                  fmt::format("{} has {} values for {} layers", reader.full(kKey), flags.size(), layers), kDamaged);
-    }
-    for (std::size_t i = 0; i < layers; ++i) recurrent[i] = flags[i];
-    return recurrent;
-  }
+  if (reader.has(kKey)) return reader.flags_per_layer(kKey, layers);
   ADZE_TRY(const std::int64_t interval, reader.integer_or("full_attention_interval", 4, {1, limits::kMaxLayers}));
+  std::vector<bool> recurrent(layers);
   for (std::size_t i = 0; i < layers; ++i) recurrent[i] = (i + 1) % static_cast<std::size_t>(interval) != 0;
   return recurrent;
 }
@@ -55,10 +47,7 @@ Result<Hyperparameters> hybrid_config(const ConfigReader& reader, ops::DeltaHead
                                       std::span<const std::string_view> known) {
   std::vector<std::string_view> keys(known.begin(), known.end());
   keys.emplace_back("nextn_predict_layers");
-  ADZE_TRY_STATUS(refuse_other_settings(reader, keys));
-  ADZE_TRY(Hyperparameters p, read_sizes(reader));
-  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
-  ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(Hyperparameters p, decoder_config(reader, keys));
   ADZE_TRY(const ops::DeltaHeads heads, read_heads(reader, order));
   ADZE_TRY(const std::int64_t convolution, reader.integer("ssm.conv_kernel", {1, limits::kMaxConvolution}));
   ADZE_TRY(const std::vector<bool> recurrent, read_recurrent_layers(reader, p.layers.size()));

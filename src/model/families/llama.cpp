@@ -22,10 +22,7 @@ namespace {
 
 Result<Hyperparameters> config(const ConfigReader& reader) {
   constexpr std::string_view kKnown[] = {"attention.sliding_window"};
-  ADZE_TRY_STATUS(refuse_other_settings(reader, kKnown));
-  ADZE_TRY(Hyperparameters p, read_sizes(reader));
-  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
-  ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(Hyperparameters p, decoder_config(reader, kKnown));
   p.rope.interleaved = true;
   ADZE_TRY(p.attention_scale, reader.number_or("attention.scale", 0.0f, {0.0, 1e4}));
   ADZE_TRY(const std::int64_t window, reader.integer_or("attention.sliding_window", 0, {0, limits::kMaxContext}));

@@ -13,13 +13,7 @@
 namespace adze::model::family {
 namespace {
 
-Result<Hyperparameters> config(const ConfigReader& reader) {
-  ADZE_TRY_STATUS(refuse_other_settings(reader));
-  ADZE_TRY(Hyperparameters p, read_sizes(reader));
-  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
-  ADZE_TRY(p.rope, read_rope(reader, p));
-  return p;
-}
+Result<Hyperparameters> config(const ConfigReader& reader) { return decoder_config(reader); }
 
 std::vector<TensorRow> tensors(const Hyperparameters&) {
   return join({stem_tensors(), pre_norm_tensors(), attention_tensors(), head_norm_tensors(), gated_tensors()});

@@ -11,10 +11,7 @@ namespace {
 constexpr int kRotationPeriod = 4;  // layers 3, 7, 11 ... attend without positions; GGUF has no key for it
 
 Result<Hyperparameters> config(const ConfigReader& reader) {
-  ADZE_TRY_STATUS(refuse_other_settings(reader));
-  ADZE_TRY(Hyperparameters p, read_sizes(reader));
-  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
-  ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(Hyperparameters p, decoder_config(reader));
   p.rope.interleaved = true;
   for (std::size_t i = kRotationPeriod - 1; i < p.layers.size(); i += kRotationPeriod) {
     p.layers[i].rope = LayerParameters::Rope::none;
