@@ -33,21 +33,53 @@ void dequantise_blocks(const std::byte* blocks, float* out, std::size_t block_co
 }
 
 template <class Block>
-void quantise_blocks(const float* in, std::byte* blocks, std::size_t block_count) {
-  for (std::size_t i = 0; i < block_count; ++i) {
+constexpr bool kWeighs =
+    requires(const float* in, const blocks::Importance& importance, Block& block) { quantise(in, importance, block); };
+
+template <class Block>
+void quantise_blocks(const float* in, const float* importance, std::byte* blocks, std::size_t block_count) {
+  const std::size_t elements = block_count * Block::kElements;
+  float mean_square = 0.0f;
+  if (kWeighs<Block> && importance != nullptr && block_count > 0) {
+    mean_square = blocks::sum_of_squares(in, static_cast<std::int64_t>(elements)) / static_cast<float>(elements);
+  }
+  for (std::size_t i = 0; i < elements; i += Block::kElements) {
     Block block;
-    quantise(in + i * Block::kElements, block);
-    std::memcpy(blocks + i * sizeof(Block), &block, sizeof(Block));
+    if constexpr (kWeighs<Block>) {
+      if (importance != nullptr) {
+        quantise(in + i, blocks::Importance{importance + i, mean_square}, block);
+      } else {
+        quantise(in + i, block);
+      }
+    } else {
+      quantise(in + i, block);
+    }
+    std::memcpy(blocks, &block, sizeof(Block));
+    blocks += sizeof(Block);
   }
 }
 
 template <class Block>
 constexpr DTypeInfo weight(DType type, std::string_view name, std::uint32_t ggml_id) {
-  return {type, name, ggml_id, Block::kElements, sizeof(Block), dequantise_blocks<Block>, quantise_blocks<Block>};
+  return {.type = type,
+          .name = name,
+          .ggml_id = ggml_id,
+          .block_elements = Block::kElements,
+          .block_bytes = sizeof(Block),
+          .takes_importance = kWeighs<Block>,
+          .dequantise = dequantise_blocks<Block>,
+          .quantise = quantise_blocks<Block>};
 }
 
 constexpr DTypeInfo plain(DType type, std::string_view name, std::uint32_t ggml_id, std::uint32_t bytes) {
-  return {type, name, ggml_id, 1, bytes, nullptr, nullptr};
+  return {.type = type,
+          .name = name,
+          .ggml_id = ggml_id,
+          .block_elements = 1,
+          .block_bytes = bytes,
+          .takes_importance = false,
+          .dequantise = nullptr,
+          .quantise = nullptr};
 }
 
 // In the order of DType: dtype_info indexes it.
@@ -140,10 +172,10 @@ void dequantise_row(DType type, const std::byte* row, float* out, std::int64_t e
   info.dequantise(row, out, block_count(info, elements));
 }
 
-void quantise_row(DType type, const float* in, std::byte* row, std::int64_t elements) {
+void quantise_row(DType type, const float* in, std::byte* row, std::int64_t elements, const float* importance) {
   const DTypeInfo& info = dtype_info(type);
   ADZE_CHECK(info.quantise != nullptr, "{} is not a weight type", info.name);
-  info.quantise(in, row, block_count(info, elements));
+  info.quantise(in, importance, row, block_count(info, elements));
 }
 
 }  // namespace adze::tensor

@@ -41,10 +41,12 @@ struct DTypeInfo {
   std::uint32_t ggml_id;  // the type id in a GGUF tensor record
   std::uint32_t block_elements;
   std::uint32_t block_bytes;
+  bool takes_importance;  // whether an importance matrix changes what the quantiser does
   // Exact conversion of `blocks` blocks to float32. Null for types that are never weights.
   void (*dequantise)(const std::byte* blocks, float* out, std::size_t block_count);
-  // ggml's reference quantiser without an importance matrix, bit for bit. Null where there is none.
-  void (*quantise)(const float* in, std::byte* blocks, std::size_t block_count);
+  // ggml's reference quantiser, bit for bit, with the importance of each column (as quantise_row) or, where that is
+  // null, without. The blocks are one row when it is given. Null for types that are never weights.
+  void (*quantise)(const float* in, const float* importance, std::byte* blocks, std::size_t block_count);
 };
 
 const DTypeInfo& dtype_info(DType type);
@@ -60,6 +62,9 @@ std::size_t row_bytes(DType type, std::int64_t elements);
 
 // Converts a whole row, elements a multiple of block_elements.
 void dequantise_row(DType type, const std::byte* row, float* out, std::int64_t elements);
-void quantise_row(DType type, const float* in, std::byte* row, std::int64_t elements);
+// `importance` [elements], or null: per column the mean square of what it is multiplied by; the quantiser then makes
+// the error of the product small instead of that of the values. Types that do not take one ignore it.
+void quantise_row(DType type, const float* in, std::byte* row, std::int64_t elements,
+                  const float* importance = nullptr);
 
 }  // namespace adze::tensor

@@ -50,7 +50,7 @@ Weights random_weights(DType type, int rows, int k, unsigned seed) {
     float* values = w.values.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(k);
     const float* x = input.data() + static_cast<std::size_t>(r) * static_cast<std::size_t>(k);
     const auto blocks = static_cast<std::size_t>(k) / info.block_elements;
-    info.quantise(x, row, blocks);
+    info.quantise(x, nullptr, row, blocks);
     info.dequantise(row, values, blocks);
   }
   return w;

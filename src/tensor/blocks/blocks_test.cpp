@@ -24,11 +24,17 @@ const test::SafetensorsFixture& quantised() {
   return kFixture;
 }
 
-void expect_same_blocks(const DTypeInfo& info, const std::vector<float>& in, std::span<const std::byte> expected) {
+const test::SafetensorsFixture& weighted() {
+  static const auto kFixture = test::SafetensorsFixture::open(ADZE_TEST_DATA "/quant/weighted.safetensors");
+  return kFixture;
+}
+
+void expect_same_blocks(const DTypeInfo& info, std::span<const float> in, std::span<const std::byte> expected,
+                        const float* importance = nullptr) {
   const auto elements = static_cast<std::int64_t>(in.size());
   std::vector<std::byte> got(row_bytes(info.type, elements));
   ASSERT_EQ(got.size(), expected.size());
-  quantise_row(info.type, in.data(), got.data(), elements);
+  quantise_row(info.type, in.data(), got.data(), elements, importance);
   int different = 0;
   for (std::size_t at = 0; at < got.size(); at += info.block_bytes) {
     if (std::memcmp(got.data() + at, expected.data() + at, info.block_bytes) == 0) continue;
@@ -68,6 +74,31 @@ TEST_P(BlockType, QuantisesToTheRecordedBytes) {
   expect_same_blocks(info, quantised().floats("input"), quantised().bytes(name + ".bytes"));
 }
 
+// With an importance matrix: `rows` says which rows of the unweighted input were taken.
+TEST_P(BlockType, QuantisesToTheRecordedBytesUnderAnImportanceMatrix) {
+  const DTypeInfo& info = GetParam();
+  const std::string name(info.name);
+  const auto input = quantised().floats("input");
+  const auto importance = weighted().floats("importance");
+  const auto rows = weighted().floats("rows");
+  const std::size_t columns = importance.size() / rows.size();
+  EXPECT_EQ(weighted().has(name + ".bytes"), info.takes_importance) << name;
+  std::vector<std::byte> unweighted;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto row = std::span(input).subspan(static_cast<std::size_t>(rows[i]) * columns, columns);
+    const std::size_t bytes = row_bytes(info.type, static_cast<std::int64_t>(columns));
+    std::span<const std::byte> expected;
+    if (info.takes_importance) {
+      expected = weighted().bytes(name + ".bytes").subspan(i * bytes, bytes);
+    } else {
+      unweighted.resize(bytes);
+      quantise_row(info.type, row.data(), unweighted.data(), static_cast<std::int64_t>(columns));
+      expected = unweighted;
+    }
+    expect_same_blocks(info, row, expected, importance.data() + i * columns);
+  }
+}
+
 // What is stored stays close to what was given: half a step of the coarsest group, and zeros stay zeros.
 TEST_P(BlockType, RoundTripKeepsZerosAndTheOrderOfMagnitude) {
   const DTypeInfo& info = GetParam();
@@ -98,6 +129,8 @@ TEST_P(BlockType, AnyFloatCanBeQuantised) {
     quantise_row(info.type, in.data(), bytes.data(), 256);
     for (std::size_t i = 0; i < in.size(); i += 2) in[i] = 1.0f;
     quantise_row(info.type, in.data(), bytes.data(), 256);
+    const std::vector<float> importance(256, extreme);
+    quantise_row(info.type, in.data(), bytes.data(), 256, importance.data());
     dequantise_row(info.type, bytes.data(), in.data(), 256);
   }
 }

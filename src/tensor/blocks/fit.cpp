@@ -7,16 +7,22 @@
 namespace adze::tensor::blocks {
 namespace {
 
-// Sums of a candidate set of levels l over values x with weight x * x.
+// Sums of a candidate set of levels l over values x with weights w.
 struct Moments {
   float xl = 0.0f;  // sum w * x * l
   float ll = 0.0f;  // sum w * l * l
-  void add(float x, int level) {
-    const float w = x * x;
+  void add(float w, float x, int level) {
     const auto l = static_cast<float>(level);
     xl += w * x * l;
     ll += w * l * l;
   }
+  Moments without(float w, float x, int level) const {
+    const auto l = static_cast<float>(level);
+    return {xl - w * x * l, ll - w * l * l};
+  }
+  // The scale xl / ll leaves an error of (sum w x^2) - xl^2 / ll: better is what leaves less.
+  bool better_than(const Moments& other) const { return xl * xl * other.ll > other.xl * other.xl * ll; }
+  float scale() const { return ll > 0.0f ? xl / ll : 0.0f; }
 };
 
 float extreme_of(const float* in, int count) {
@@ -27,24 +33,41 @@ float extreme_of(const float* in, int count) {
   return extreme;
 }
 
+constexpr int kDescentRounds = 5;
+
 int clamped_level(float scaled, int half_range) { return std::clamp(nearest_int(scaled), -half_range, half_range - 1); }
+
+// Packs the scales under block.d and block.dmin, and takes the levels once more, against the scales as stored; a group
+// whose stored scale is 0 keeps those of its own fit.
+void store_scales(const float* in, const std::array<ScaleAndMinimum, 8>& scales, int top_level,
+                  AffineSuperBlock& block) {
+  pack_k_scales(scales.data(), block.scales.data());
+  for (std::size_t group = 0; group < 8; ++group) {
+    const float d = f16_to_f32(block.d) * static_cast<float>(scales[group].scale);
+    if (d == 0.0f) continue;
+    const float minimum = f16_to_f32(block.dmin) * static_cast<float>(scales[group].minimum);
+    for (std::size_t i = 32 * group; i < 32 * (group + 1); ++i) {
+      block.levels[i] = static_cast<std::uint8_t>(std::clamp(nearest_int((in[i] + minimum) / d), 0, top_level));
+    }
+  }
+}
 
 }  // namespace
 
-float fit_symmetric_by_scan(const float* in, int count, int half_range, std::int8_t* levels) {
+float fit_symmetric_by_scan(const float* in, const float* weights, int count, int half_range, std::uint8_t* levels) {
   const float extreme = extreme_of(in, count);
   if (std::fabs(extreme) < kZeroGroup) {
-    std::fill(levels, levels + count, std::int8_t{0});
+    std::fill(levels, levels + count, std::uint8_t{0});
     return 0.0f;
   }
   const auto measure = [&](float inverse) {
     Moments moments;
-    for (int i = 0; i < count; ++i) moments.add(in[i], clamped_level(inverse * in[i], half_range));
+    for (int i = 0; i < count; ++i) moments.add(weights[i], in[i], clamped_level(inverse * in[i], half_range));
     return moments;
   };
   const auto keep = [&](float inverse) {
     for (int i = 0; i < count; ++i) {
-      levels[i] = static_cast<std::int8_t>(half_range + clamped_level(inverse * in[i], half_range));
+      levels[i] = static_cast<std::uint8_t>(half_range + clamped_level(inverse * in[i], half_range));
     }
   };
   float inverse = -static_cast<float>(half_range) / extreme;
@@ -65,44 +88,101 @@ float fit_symmetric_by_scan(const float* in, int count, int half_range, std::int
   return scale;
 }
 
-float fit_symmetric_by_descent(const float* in, int count, int half_range, std::int8_t* levels) {
+float fit_symmetric_by_descent(const float* in, int count, int half_range, std::uint8_t* levels) {
+  ADZE_CHECK(count <= kMaxGroup, "a group of {} values", count);
   const float extreme = extreme_of(in, count);
   if (std::fabs(extreme) < kZeroGroup) {
-    std::fill(levels, levels + count, std::int8_t{0});
+    std::fill(levels, levels + count, std::uint8_t{0});
     return 0.0f;
   }
   const float inverse = -static_cast<float>(half_range) / extreme;
+  std::array<int, kMaxGroup> chosen{};
   Moments total;
   for (int i = 0; i < count; ++i) {
-    levels[i] = static_cast<std::int8_t>(clamped_level(inverse * in[i], half_range));
-    total.add(in[i], levels[i]);
+    chosen[static_cast<std::size_t>(i)] = clamped_level(inverse * in[i], half_range);
+    total.add(in[i] * in[i], in[i], chosen[static_cast<std::size_t>(i)]);
   }
   bool changed = true;
-  for (int round = 0; round < 5 && changed; ++round) {
+  for (int round = 0; round < kDescentRounds && changed; ++round) {
     changed = false;
     for (int i = 0; i < count; ++i) {
       // The sums without value i give the scale at which its own level would be chosen.
+      int& current = chosen[static_cast<std::size_t>(i)];
       const float w = in[i] * in[i];
-      const auto old_level = static_cast<float>(levels[i]);
-      Moments rest{total.xl - w * in[i] * old_level, total.ll - w * old_level * old_level};
+      Moments rest = total.without(w, in[i], current);
       if (!(rest.xl > 0.0f)) continue;
       const int level = clamped_level(in[i] * rest.ll / rest.xl, half_range);
-      if (level == levels[i]) continue;
-      rest.add(in[i], level);
-      if (rest.ll > 0.0f && rest.xl * rest.xl * total.ll > total.xl * total.xl * rest.ll) {
-        levels[i] = static_cast<std::int8_t>(level);
+      if (level == current) continue;
+      rest.add(w, in[i], level);
+      if (rest.ll > 0.0f && rest.better_than(total)) {
+        current = level;
         total = rest;
         changed = true;
       }
     }
   }
-  for (int i = 0; i < count; ++i) levels[i] = static_cast<std::int8_t>(levels[i] + half_range);
-  return total.ll > 0.0f ? total.xl / total.ll : 0.0f;
+  for (int i = 0; i < count; ++i) {
+    levels[i] = static_cast<std::uint8_t>(chosen[static_cast<std::size_t>(i)] + half_range);
+  }
+  return total.scale();
+}
+
+float fit_unsigned(const float* in, const float* weights, int count, int top_level, std::uint8_t* levels) {
+  float highest = 0.0f;
+  for (int i = 0; i < count; ++i) highest = std::max(highest, in[i]);
+  if (highest < kZeroGroup) {
+    std::fill(levels, levels + count, std::uint8_t{0});
+    return 0.0f;
+  }
+  const auto top = static_cast<float>(top_level);
+  const auto level = [&](float scaled) { return std::min(top_level, nearest_int(scaled)); };
+  const auto error = [&](float inverse) {
+    const float scale = 1.0f / inverse;
+    float sum = 0.0f;
+    for (int i = 0; i < count; ++i) {
+      const float difference = in[i] - scale * static_cast<float>(level(inverse * in[i]));
+      sum += weights[i] * difference * difference;
+    }
+    return sum;
+  };
+  float inverse = top / highest;
+  float best_error = error(inverse);
+  for (int step = -4; step <= 4; ++step) {
+    if (step == 0) continue;
+    const float candidate = (0.1f * static_cast<float>(step) + top) / highest;
+    const float candidate_error = error(candidate);
+    if (candidate_error < best_error) {
+      best_error = candidate_error;
+      inverse = candidate;
+    }
+  }
+  Moments total;
+  for (int i = 0; i < count; ++i) {
+    levels[i] = static_cast<std::uint8_t>(level(inverse * in[i]));
+    total.add(weights[i], in[i], levels[i]);
+  }
+  bool changed = true;
+  for (int round = 0; round < kDescentRounds && changed; ++round) {
+    changed = false;
+    for (int i = 0; i < count; ++i) {
+      Moments rest = total.without(weights[i], in[i], levels[i]);
+      if (!(rest.xl > 0.0f && rest.ll > 0.0f)) continue;
+      const int moved = level(in[i] * rest.ll / rest.xl);
+      if (moved == levels[i]) continue;
+      rest.add(weights[i], in[i], moved);
+      if (rest.better_than(total)) {
+        levels[i] = static_cast<std::uint8_t>(moved);
+        total = rest;
+        changed = true;
+      }
+    }
+  }
+  return total.scale();
 }
 
 AffineFit fit_affine(const float* in, const float* weights, int count, const AffineSearch& search,
                      std::uint8_t* levels) {
-  ADZE_CHECK(count <= kMaxAffineGroup, "a group of {} values", count);
+  ADZE_CHECK(count <= kMaxGroup, "a group of {} values", count);
   float low = in[0];
   float high = in[0];
   float sum_w = 0.0f;
@@ -135,9 +215,9 @@ AffineFit fit_affine(const float* in, const float* weights, int count, const Aff
   for (int i = 0; i < count; ++i) levels[i] = level(first_inverse, i);
   float best_error = error(best.scale, best.minimum, levels);
 
-  std::array<std::uint8_t, kMaxAffineGroup> candidate{};
+  std::array<std::uint8_t, kMaxGroup> candidate{};
   for (int step = 0; step < search.candidates; ++step) {
-    const float inverse = (search.first_offset + 0.1f * static_cast<float>(step) + top) / (high - best.minimum);
+    const float inverse = (search.first_offset + search.step * static_cast<float>(step) + top) / (high - best.minimum);
     float sum_l = 0.0f;
     float sum_ll = 0.0f;
     float sum_xl = 0.0f;
@@ -169,9 +249,7 @@ AffineSuperBlock fit_affine_super_block(const float* in, const AffineSearch& sea
   float max_minimum = 0.0f;
   for (std::size_t group = 0; group < 8; ++group) {
     const float* x = in + 32 * group;
-    float sum_of_squares = 0.0f;
-    for (int i = 0; i < 32; ++i) sum_of_squares += x[i] * x[i];
-    const float rms = std::sqrt(sum_of_squares / 32.0f);
+    const float rms = std::sqrt(sum_of_squares(x, 32) / 32.0f);
     std::array<float, 32> weights;
     for (std::size_t i = 0; i < 32; ++i) weights[i] = rms + std::fabs(x[i]);
     fits[group] = fit_affine(x, weights.data(), 32, search, block.levels.data() + 32 * group);
@@ -188,20 +266,49 @@ AffineSuperBlock fit_affine_super_block(const float* in, const AffineSearch& sea
   for (std::size_t group = 0; group < 8; ++group) {
     scales[group] = {six_bits(inverse_scale * fits[group].scale), six_bits(inverse_minimum * fits[group].minimum)};
   }
-  pack_k_scales(scales.data(), block.scales.data());
   block.d = f32_to_f16(max_scale / 63.0f);
   block.dmin = f32_to_f16(max_minimum / 63.0f);
-
-  // Levels once more, now against the scales as stored; a group whose stored scale is 0 keeps those of its own fit.
-  for (std::size_t group = 0; group < 8; ++group) {
-    const float d = f16_to_f32(block.d) * static_cast<float>(scales[group].scale);
-    if (d == 0.0f) continue;
-    const float minimum = f16_to_f32(block.dmin) * static_cast<float>(scales[group].minimum);
-    for (std::size_t i = 32 * group; i < 32 * (group + 1); ++i) {
-      block.levels[i] = static_cast<std::uint8_t>(std::clamp(nearest_int((in[i] + minimum) / d), 0, search.top_level));
-    }
-  }
+  store_scales(in, scales, search.top_level, block);
   return block;
+}
+
+AffineSuperBlock fit_affine_super_block(const float* in, const float* importance, int top_level) {
+  AffineSuperBlock block;
+  std::array<float, 8> group_weights{};
+  std::array<float, 8> group_scales;
+  std::array<float, 8> group_minima;
+  const float spread = 2.0f * sum_of_squares(in, 256) / 256.0f;
+  for (std::size_t group = 0; group < 8; ++group) {
+    std::array<float, 32> weights;
+    weigh(in + 32 * group, importance + 32 * group, 32, spread, weights.data());
+    for (const float w : weights) group_weights[group] += w;
+    const AffineFit fit =
+        fit_affine(in + 32 * group, weights.data(), 32, weighted_search(top_level), block.levels.data() + 32 * group);
+    group_scales[group] = fit.scale;
+    group_minima[group] = fit.minimum;
+  }
+  std::array<std::uint8_t, 8> scale_levels;
+  std::array<std::uint8_t, 8> minimum_levels;
+  block.d = f32_to_f16(fit_unsigned(group_scales.data(), group_weights.data(), 8, 63, scale_levels.data()));
+  block.dmin = f32_to_f16(fit_unsigned(group_minima.data(), group_weights.data(), 8, 63, minimum_levels.data()));
+  std::array<ScaleAndMinimum, 8> scales;
+  for (std::size_t group = 0; group < 8; ++group) scales[group] = {scale_levels[group], minimum_levels[group]};
+  store_scales(in, scales, top_level, block);
+  return block;
+}
+
+void weigh(const float* in, const float* importance, int count, float spread, float* weights) {
+  for (int i = 0; i < count; ++i) weights[i] = importance[i] * std::sqrt(spread + in[i] * in[i]);
+}
+
+void weigh_by_square(const float* in, int count, float* weights) {
+  for (int i = 0; i < count; ++i) weights[i] = in[i] * in[i];
+}
+
+float sum_of_squares(const float* in, std::int64_t count) {
+  float sum = 0.0f;
+  for (std::int64_t i = 0; i < count; ++i) sum += in[i] * in[i];
+  return sum;
 }
 
 }  // namespace adze::tensor::blocks

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tensor/blocks/fit.hpp"
+#include "tensor/blocks/importance.hpp"
 #include "tensor/blocks/rounding.hpp"
 
 namespace adze::tensor::blocks {
@@ -21,9 +22,9 @@ inline int iq4_nearest(float value) {
   return index;
 }
 
-// The scale for 32 values with the smallest squared error weighted by the value's square, among 16 candidates around
-// the one that maps the largest magnitude to -127; 0 for a group of zeros. May be negative.
-inline float iq4_fit_scale(const float* in) {
+// The scale for 32 values with the smallest squared error under `weights`, among 16 candidates around the one that maps
+// the largest magnitude to -127; 0 for a group of zeros. May be negative.
+inline float iq4_fit_scale(const float* in, const float* weights) {
   const float extreme = signed_extreme<32>(in);
   if (std::fabs(extreme) < kZeroGroup) return 0.0f;
   struct Sums {
@@ -34,7 +35,7 @@ inline float iq4_fit_scale(const float* in) {
     Sums sums;
     for (int i = 0; i < 32; ++i) {
       const auto q = static_cast<float>(kIq4Codebook[iq4_nearest(inverse * in[i])]);
-      const float w = in[i] * in[i];
+      const float w = weights[i];
       sums.qx += w * q * in[i];
       sums.qq += w * q * q;
     }

@@ -21,12 +21,25 @@ inline void dequantise(const IQ4_NL& block, float* out) {
 }
 
 // The file quantiser's search of 16 candidates (ggml also has a quick one with a single candidate, for activations).
-inline void quantise(const float* in, IQ4_NL& block) {
-  const float d = iq4_fit_scale(in);
+// Errors are weighted by `weights` [32].
+inline void quantise_weighted(const float* in, const float* weights, IQ4_NL& block) {
+  const float d = iq4_fit_scale(in, weights);
   const float inverse = inverse_or_zero(d);
   block.d = f32_to_f16(d);
   const auto level = [&](int i) { return iq4_nearest(inverse * in[i]); };
   for (int i = 0; i < 16; ++i) block.qs[i] = pack_nibbles(level(i), level(i + 16));
+}
+
+inline void quantise(const float* in, IQ4_NL& block) {
+  float weights[32];
+  weigh_by_square(in, 32, weights);
+  quantise_weighted(in, weights, block);
+}
+
+inline void quantise(const float* in, const Importance& importance, IQ4_NL& block) {
+  float weights[32];
+  weigh(in, importance.columns, 32, sum_of_squares(in, 32) * (2.0f / 32.0f), weights);
+  quantise_weighted(in, weights, block);
 }
 
 }  // namespace adze::tensor::blocks

@@ -29,11 +29,12 @@ inline void dequantise(const IQ4_XS& block, float* out) {
   }
 }
 
-inline void quantise(const float* in, IQ4_XS& block) {
+// Errors are weighted by `weights` [256].
+inline void quantise_weighted(const float* in, const float* weights, IQ4_XS& block) {
   float scales[8];
   float largest = 0.0f;  // by magnitude, with its sign
   for (int group = 0; group < 8; ++group) {
-    scales[group] = iq4_fit_scale(in + 32 * group);
+    scales[group] = iq4_fit_scale(in + 32 * group, weights + 32 * group);
     if (std::fabs(scales[group]) > std::fabs(largest)) largest = scales[group];
   }
   const float d = -largest / 32.0f;
@@ -50,6 +51,18 @@ inline void quantise(const float* in, IQ4_XS& block) {
     const auto level = [&](int i) { return iq4_nearest(group_inverse * in[32 * group + i]); };
     for (int i = 0; i < 16; ++i) block.qs[16 * group + i] = pack_nibbles(level(i), level(i + 16));
   }
+}
+
+inline void quantise(const float* in, IQ4_XS& block) {
+  float weights[256];
+  weigh_by_square(in, 256, weights);
+  quantise_weighted(in, weights, block);
+}
+
+inline void quantise(const float* in, const Importance& importance, IQ4_XS& block) {
+  float weights[256];
+  weigh(in, importance.columns, 256, sum_of_squares(in, 256) * (2.0f / 256.0f), weights);
+  quantise_weighted(in, weights, block);
 }
 
 }  // namespace adze::tensor::blocks

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tensor/blocks/fit.hpp"
+#include "tensor/blocks/importance.hpp"
 #include "tensor/blocks/rounding.hpp"
 
 namespace adze::tensor::blocks {
@@ -38,34 +39,22 @@ inline void dequantise(const Q3_K& block, float* out) {
   }
 }
 
-inline void quantise(const float* in, Q3_K& block) {
-  std::int8_t levels[256];
-  float scales[16];
-  float largest = 0.0f;  // by magnitude, with its sign
-  for (int group = 0; group < 16; ++group) {
-    scales[group] = fit_symmetric_by_descent(in + 16 * group, 16, 4, levels + 16 * group);
-    if (std::fabs(scales[group]) > std::fabs(largest)) largest = scales[group];
-  }
+// From the f16 scale and the scales s of all groups, 0..63: takes the levels once more, against the scales as stored (a
+// group whose stored scale is 0 keeps those given), and packs.
+inline void store(const float* in, std::uint16_t d, const std::uint8_t* group_scales, std::uint8_t* levels,
+                  Q3_K& block) {
   block = {};
-  if (largest != 0.0f) {
-    const float inverse = -32.0f / largest;
-    block.d = f32_to_f16(1.0f / inverse);
-    for (int group = 0; group < 16; ++group) {
-      const auto wrapped = static_cast<std::int8_t>(nearest_int(inverse * scales[group]));
-      const int s = std::clamp<int>(wrapped, -32, 31) + 32;
-      const int low_shift = group < 8 ? 0 : 4;
-      std::uint8_t& low = block.scales[group % 8];
-      std::uint8_t& high = block.scales[8 + group % 4];
-      low = static_cast<std::uint8_t>(low | ((s & 15) << low_shift));
-      high = static_cast<std::uint8_t>(high | ((s >> 4) << (2 * (group / 4))));
-    }
-  }
+  block.d = d;
   for (int group = 0; group < 16; ++group) {
-    // Levels once more, against the scales as stored; a group whose stored scale is 0 keeps those of its own fit.
-    const float d = f16_to_f32(block.d) * static_cast<float>(q3_k_scale(block.scales, group) - 32);
-    if (d == 0.0f) continue;
+    const int s = group_scales[group];
+    std::uint8_t& low = block.scales[group % 8];
+    std::uint8_t& high = block.scales[8 + group % 4];
+    low = static_cast<std::uint8_t>(low | ((s & 15) << (group < 8 ? 0 : 4)));
+    high = static_cast<std::uint8_t>(high | ((s >> 4) << (2 * (group / 4))));
+    const float scale = f16_to_f32(d) * static_cast<float>(s - 32);
+    if (scale == 0.0f) continue;
     for (int i = 16 * group; i < 16 * (group + 1); ++i) {
-      levels[i] = static_cast<std::int8_t>(std::clamp(nearest_int(in[i] / d), -4, 3) + 4);
+      levels[i] = static_cast<std::uint8_t>(std::clamp(nearest_int(in[i] / scale), -4, 3) + 4);
     }
   }
   for (int i = 0; i < 256; ++i) {
@@ -74,6 +63,43 @@ inline void quantise(const float* in, Q3_K& block) {
     low = static_cast<std::uint8_t>(low | ((levels[i] & 3) << (2 * (i % 128 / 32))));
     high = static_cast<std::uint8_t>(high | ((levels[i] >> 2) << (i / 32)));
   }
+}
+
+inline void quantise(const float* in, Q3_K& block) {
+  std::uint8_t levels[256];
+  float scales[16];
+  float largest = 0.0f;  // by magnitude, with its sign
+  for (int group = 0; group < 16; ++group) {
+    scales[group] = fit_symmetric_by_descent(in + 16 * group, 16, 4, levels + 16 * group);
+    if (std::fabs(scales[group]) > std::fabs(largest)) largest = scales[group];
+  }
+  std::uint8_t group_scales[16] = {};
+  std::uint16_t d = 0;
+  if (largest != 0.0f) {
+    const float inverse = -32.0f / largest;
+    d = f32_to_f16(1.0f / inverse);
+    for (int group = 0; group < 16; ++group) {
+      const auto wrapped = static_cast<std::int8_t>(nearest_int(inverse * scales[group]));
+      group_scales[group] = static_cast<std::uint8_t>(std::clamp<int>(wrapped, -32, 31) + 32);
+    }
+  }
+  store(in, d, group_scales, levels, block);
+}
+
+inline void quantise(const float* in, const Importance& importance, Q3_K& block) {
+  std::uint8_t levels[256];
+  float scales[16];
+  float group_weights[16] = {};
+  const float spread = 2.0f * sum_of_squares(in, 256) / 256.0f;
+  for (int group = 0; group < 16; ++group) {
+    float weights[16];
+    weigh(in + 16 * group, importance.columns + 16 * group, 16, spread, weights);
+    for (const float w : weights) group_weights[group] += w;
+    scales[group] = fit_symmetric_by_scan(in + 16 * group, weights, 16, 4, levels + 16 * group);
+  }
+  std::uint8_t group_scales[16];
+  const float d = fit_symmetric_by_scan(scales, group_weights, 16, 32, group_scales);
+  store(in, f32_to_f16(d), group_scales, levels, block);
 }
 
 }  // namespace adze::tensor::blocks

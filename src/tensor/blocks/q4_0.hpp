@@ -1,6 +1,8 @@
 // Q4_0: 32 values, value = d * (q - 8), q in 0..15. 18 bytes, 4.5 bits per value.
 #pragma once
 
+#include "tensor/blocks/fit.hpp"
+#include "tensor/blocks/importance.hpp"
 #include "tensor/blocks/rounding.hpp"
 
 namespace adze::tensor::blocks {
@@ -25,8 +27,17 @@ inline void quantise(const float* in, Q4_0& block) {
   const float d = signed_extreme<32>(in) / -8.0f;
   const float inverse = inverse_or_zero(d);
   block.d = f32_to_f16(d);
-  const auto level = [&](int i) { return truncate_level(in[i] * inverse + 8.5f, 15); };
-  for (int i = 0; i < 16; ++i) block.qs[i] = pack_nibbles(level(i), level(i + 16));
+  std::uint8_t levels[32];
+  for (int i = 0; i < 32; ++i) levels[i] = truncate_level(in[i] * inverse + 8.5f, 15);
+  pack_four_bits(levels, block.qs);
+}
+
+inline void quantise(const float* in, const Importance& importance, Q4_0& block) {
+  float weights[32];
+  std::uint8_t levels[32];
+  weigh(in, importance.columns, 32, importance.row_mean_square, weights);
+  block.d = f32_to_f16(fit_symmetric_by_scan(in, weights, 32, 8, levels));
+  pack_four_bits(levels, block.qs);
 }
 
 }  // namespace adze::tensor::blocks

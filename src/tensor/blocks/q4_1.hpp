@@ -1,6 +1,8 @@
 // Q4_1: 32 values, value = d * q + m, q in 0..15. 20 bytes, 5 bits per value.
 #pragma once
 
+#include "tensor/blocks/fit.hpp"
+#include "tensor/blocks/importance.hpp"
 #include "tensor/blocks/rounding.hpp"
 
 namespace adze::tensor::blocks {
@@ -28,8 +30,20 @@ inline void quantise(const float* in, Q4_1& block) {
   const float inverse = inverse_or_zero(d);
   block.d = f32_to_f16(d);
   block.m = f32_to_f16(range.low);
-  const auto level = [&](int i) { return truncate_level((in[i] - range.low) * inverse + 0.5f, 15); };
-  for (int i = 0; i < 16; ++i) block.qs[i] = pack_nibbles(level(i), level(i + 16));
+  std::uint8_t levels[32];
+  for (int i = 0; i < 32; ++i) levels[i] = truncate_level((in[i] - range.low) * inverse + 0.5f, 15);
+  pack_four_bits(levels, block.qs);
+}
+
+// m is never above 0 here, also where all values are.
+inline void quantise(const float* in, const Importance& importance, Q4_1& block) {
+  float weights[32];
+  std::uint8_t levels[32];
+  weigh(in, importance.columns, 32, importance.row_mean_square, weights);
+  const AffineFit fit = fit_affine(in, weights, 32, weighted_search(15), levels);
+  block.d = f32_to_f16(fit.scale);
+  block.m = f32_to_f16(-fit.minimum);
+  pack_four_bits(levels, block.qs);
 }
 
 }  // namespace adze::tensor::blocks

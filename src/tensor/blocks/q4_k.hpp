@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tensor/blocks/fit.hpp"
+#include "tensor/blocks/importance.hpp"
 #include "tensor/blocks/k_scales.hpp"
 #include "tensor/blocks/rounding.hpp"
 
@@ -30,9 +31,7 @@ inline void dequantise(const Q4_K& block, float* out) {
   }
 }
 
-inline void quantise(const float* in, Q4_K& block) {
-  constexpr AffineSearch kSearch{.top_level = 15, .first_offset = -1.0f, .candidates = 21, .absolute_error = false};
-  const AffineSuperBlock fit = fit_affine_super_block(in, kSearch);
+inline void pack(const AffineSuperBlock& fit, Q4_K& block) {
   block.d = fit.d;
   block.dmin = fit.dmin;
   std::copy(fit.scales.begin(), fit.scales.end(), block.scales);
@@ -40,6 +39,16 @@ inline void quantise(const float* in, Q4_K& block) {
     const std::uint8_t* q = fit.levels.data() + 64 * (byte / 32) + byte % 32;
     block.qs[byte] = pack_nibbles(q[0], q[32]);
   }
+}
+
+inline void quantise(const float* in, Q4_K& block) {
+  constexpr AffineSearch kSearch{
+      .top_level = 15, .first_offset = -1.0f, .step = 0.1f, .candidates = 21, .absolute_error = false};
+  pack(fit_affine_super_block(in, kSearch), block);
+}
+
+inline void quantise(const float* in, const Importance& importance, Q4_K& block) {
+  pack(fit_affine_super_block(in, importance.columns, 15), block);
 }
 
 }  // namespace adze::tensor::blocks

@@ -1,6 +1,8 @@
 // Q5_0: 32 values, value = d * (q - 16), q in 0..31. 22 bytes, 5.5 bits per value.
 #pragma once
 
+#include "tensor/blocks/fit.hpp"
+#include "tensor/blocks/importance.hpp"
 #include "tensor/blocks/rounding.hpp"
 
 namespace adze::tensor::blocks {
@@ -27,13 +29,17 @@ inline void quantise(const float* in, Q5_0& block) {
   const float d = signed_extreme<32>(in) / -16.0f;
   const float inverse = inverse_or_zero(d);
   block.d = f32_to_f16(d);
-  std::fill(std::begin(block.qh), std::end(block.qh), std::uint8_t{0});
-  const auto level = [&](int i) {
-    const std::uint8_t q = truncate_level(in[i] * inverse + 16.5f, 31);
-    block.qh[i / 8] = static_cast<std::uint8_t>(block.qh[i / 8] | ((q >> 4) << (i % 8)));
-    return q;
-  };
-  for (int i = 0; i < 16; ++i) block.qs[i] = pack_nibbles(level(i), level(i + 16));
+  std::uint8_t levels[32];
+  for (int i = 0; i < 32; ++i) levels[i] = truncate_level(in[i] * inverse + 16.5f, 31);
+  pack_five_bits(levels, block.qs, block.qh);
+}
+
+inline void quantise(const float* in, const Importance& importance, Q5_0& block) {
+  float weights[32];
+  std::uint8_t levels[32];
+  weigh(in, importance.columns, 32, importance.row_mean_square, weights);
+  block.d = f32_to_f16(fit_symmetric_by_scan(in, weights, 32, 16, levels));
+  pack_five_bits(levels, block.qs, block.qh);
 }
 
 }  // namespace adze::tensor::blocks

@@ -1,6 +1,8 @@
 // Q5_1: 32 values, value = d * q + m, q in 0..31. 24 bytes, 6 bits per value.
 #pragma once
 
+#include "tensor/blocks/fit.hpp"
+#include "tensor/blocks/importance.hpp"
 #include "tensor/blocks/rounding.hpp"
 
 namespace adze::tensor::blocks {
@@ -30,13 +32,20 @@ inline void quantise(const float* in, Q5_1& block) {
   const float inverse = inverse_or_zero(d);
   block.d = f32_to_f16(d);
   block.m = f32_to_f16(range.low);
-  std::fill(std::begin(block.qh), std::end(block.qh), std::uint8_t{0});
-  const auto level = [&](int i) {
-    const std::uint8_t q = truncate_level((in[i] - range.low) * inverse + 0.5f, 31);
-    block.qh[i / 8] = static_cast<std::uint8_t>(block.qh[i / 8] | ((q >> 4) << (i % 8)));
-    return q;
-  };
-  for (int i = 0; i < 16; ++i) block.qs[i] = pack_nibbles(level(i), level(i + 16));
+  std::uint8_t levels[32];
+  for (int i = 0; i < 32; ++i) levels[i] = truncate_level((in[i] - range.low) * inverse + 0.5f, 31);
+  pack_five_bits(levels, block.qs, block.qh);
+}
+
+// m is never above 0 here, also where all values are.
+inline void quantise(const float* in, const Importance& importance, Q5_1& block) {
+  float weights[32];
+  std::uint8_t levels[32];
+  weigh(in, importance.columns, 32, importance.row_mean_square, weights);
+  const AffineFit fit = fit_affine(in, weights, 32, weighted_search(31), levels);
+  block.d = f32_to_f16(fit.scale);
+  block.m = f32_to_f16(-fit.minimum);
+  pack_five_bits(levels, block.qs, block.qh);
 }
 
 }  // namespace adze::tensor::blocks

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tensor/blocks/fit.hpp"
+#include "tensor/blocks/importance.hpp"
 #include "tensor/blocks/k_scales.hpp"
 #include "tensor/blocks/rounding.hpp"
 
@@ -34,9 +35,7 @@ inline void dequantise(const Q5_K& block, float* out) {
   }
 }
 
-inline void quantise(const float* in, Q5_K& block) {
-  constexpr AffineSearch kSearch{.top_level = 31, .first_offset = -0.5f, .candidates = 16, .absolute_error = false};
-  const AffineSuperBlock fit = fit_affine_super_block(in, kSearch);
+inline void pack(const AffineSuperBlock& fit, Q5_K& block) {
   block.d = fit.d;
   block.dmin = fit.dmin;
   std::copy(fit.scales.begin(), fit.scales.end(), block.scales);
@@ -49,6 +48,16 @@ inline void quantise(const float* in, Q5_K& block) {
     std::uint8_t& high = block.qh[i % 32];
     high = static_cast<std::uint8_t>(high | ((fit.levels[static_cast<std::size_t>(i)] >> 4) << (i / 32)));
   }
+}
+
+inline void quantise(const float* in, Q5_K& block) {
+  constexpr AffineSearch kSearch{
+      .top_level = 31, .first_offset = -0.5f, .step = 0.1f, .candidates = 16, .absolute_error = false};
+  pack(fit_affine_super_block(in, kSearch), block);
+}
+
+inline void quantise(const float* in, const Importance& importance, Q5_K& block) {
+  pack(fit_affine_super_block(in, importance.columns, 31), block);
 }
 
 }  // namespace adze::tensor::blocks

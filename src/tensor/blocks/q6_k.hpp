@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tensor/blocks/fit.hpp"
+#include "tensor/blocks/importance.hpp"
 #include "tensor/blocks/rounding.hpp"
 
 namespace adze::tensor::blocks {
@@ -31,12 +32,13 @@ inline void dequantise(const Q6_K& block, float* out) {
   }
 }
 
-inline void quantise(const float* in, Q6_K& block) {
-  std::int8_t levels[256];
+// Errors are weighted by `weights` [256].
+inline void quantise_weighted(const float* in, const float* weights, Q6_K& block) {
+  std::uint8_t levels[256];
   float scales[16];
   float largest = 0.0f;  // by magnitude, with its sign
   for (int group = 0; group < 16; ++group) {
-    scales[group] = fit_symmetric_by_scan(in + 16 * group, 16, 32, levels + 16 * group);
+    scales[group] = fit_symmetric_by_scan(in + 16 * group, weights + 16 * group, 16, 32, levels + 16 * group);
     if (std::fabs(scales[group]) > std::fabs(largest)) largest = scales[group];
   }
   block = {};
@@ -50,7 +52,7 @@ inline void quantise(const float* in, Q6_K& block) {
     const float d = f16_to_f32(block.d) * static_cast<float>(block.scales[group]);
     if (d == 0.0f) continue;
     for (int i = 16 * group; i < 16 * (group + 1); ++i) {
-      levels[i] = static_cast<std::int8_t>(std::clamp(nearest_int(in[i] / d), -32, 31) + 32);
+      levels[i] = static_cast<std::uint8_t>(std::clamp(nearest_int(in[i] / d), -32, 31) + 32);
     }
   }
   for (int i = 0; i < 256; ++i) {
@@ -59,6 +61,17 @@ inline void quantise(const float* in, Q6_K& block) {
     low = static_cast<std::uint8_t>(low | ((levels[i] & 15) << (4 * (i % 128 / 64))));
     high = static_cast<std::uint8_t>(high | ((levels[i] >> 4) << (2 * (i % 128 / 32))));
   }
+}
+
+inline void quantise(const float* in, Q6_K& block) {
+  float weights[256];
+  weigh_by_square(in, 256, weights);
+  quantise_weighted(in, weights, block);
+}
+
+// The importance alone is the weight: at six bits, small values need no help.
+inline void quantise(const float* in, const Importance& importance, Q6_K& block) {
+  quantise_weighted(in, importance.columns, block);
 }
 
 }  // namespace adze::tensor::blocks

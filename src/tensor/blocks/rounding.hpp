@@ -62,4 +62,14 @@ inline std::uint8_t pack_nibbles(int low, int high) {
   return static_cast<std::uint8_t>((low & 15) | ((high & 15) << 4));
 }
 
+// The 32 levels of a block of the legacy types: low nibbles in qs (value i beside value i + 16), the fifth bits in qh.
+inline void pack_four_bits(const std::uint8_t* levels, std::uint8_t* qs) {
+  for (int i = 0; i < 16; ++i) qs[i] = pack_nibbles(levels[i], levels[i + 16]);
+}
+inline void pack_five_bits(const std::uint8_t* levels, std::uint8_t* qs, std::uint8_t* qh) {
+  pack_four_bits(levels, qs);
+  std::fill(qh, qh + 4, std::uint8_t{0});
+  for (int i = 0; i < 32; ++i) qh[i / 8] = static_cast<std::uint8_t>(qh[i / 8] | ((levels[i] >> 4) << (i % 8)));
+}
+
 }  // namespace adze::tensor::blocks
