@@ -214,6 +214,18 @@ Status AtomicFile::commit() {
   return {};
 }
 
+Status require_free_space(const std::filesystem::path& path, std::uint64_t bytes) {
+  std::error_code error;
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const std::filesystem::space_info disk = std::filesystem::space(folder, error);
+  if (error || bytes <= disk.available) return {};
+  constexpr double kGigabyte = 1e9;
+  return fail(ErrorCode::disk_full,
+              fmt::format("'{}' needs {:.2f} GB and its disk has {:.2f} GB free", path.string(),
+                          static_cast<double>(bytes) / kGigabyte, static_cast<double>(disk.available) / kGigabyte),
+              "free some space, or name a file on another disk");
+}
+
 Status write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes) {
   ADZE_TRY(AtomicFile file, AtomicFile::create(path));
   ADZE_TRY_STATUS(file.write(bytes));

@@ -73,6 +73,10 @@ class AtomicFile {
   std::uint64_t written_ = 0;
 };
 
+// Whether the disk of `path`, which need not exist, has room for a file of this size. Errors: disk_full, with both
+// numbers; nothing is said where the system does not know.
+Status require_free_space(const std::filesystem::path& path, std::uint64_t bytes);
+
 // Writes a temporary beside `path`, syncs and renames: the name holds the old bytes or all of the new ones.
 // Errors: io, disk_full. Nothing is left behind on failure.
 Status write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes);

@@ -1,5 +1,6 @@
 #include "base/file.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -105,6 +106,15 @@ TEST(File, FailedWriteLeavesNothing) {
     full << "x" << std::flush;
     EXPECT_FALSE(full.good());
   }
+}
+
+TEST(File, AFileLargerThanItsDiskIsRefusedBeforeItIsWritten) {
+  EXPECT_TRUE(require_free_space(temporary("adze_small"), 1));
+  EXPECT_TRUE(require_free_space("adze_small", 1));
+  const Status status = require_free_space(temporary("adze_huge"), std::uint64_t{1} << 62);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::disk_full);
+  EXPECT_THAT(status.error().message, ::testing::HasSubstr("adze_huge' needs 4611686018.43 GB and its disk has"));
 }
 
 TEST(ReadModelFile, TakesFilesOnly) {

@@ -50,6 +50,39 @@ GgufWriter small_model() {
   return writer;
 }
 
+TEST(Gguf, BytesMadeInPiecesAreTheBytesOfTheTensor) {
+  const auto in_pieces = [](const TensorSink& sink) -> Status {
+    for (std::size_t row = 0; row < 4; ++row) ADZE_TRY_STATUS(sink(value_bytes(32).subspan(row * 32, 32)));
+    return {};
+  };
+  GgufWriter writer;
+  writer.add_string("general.architecture", "llama");
+  writer.add_u32("llama.block_count", 2);
+  writer.add_tensor("token_embd.weight", tensor::DType::f32, shape({4, 8}), in_pieces);
+  writer.add_tensor("output_norm.weight", tensor::DType::f32, shape({5}), value_bytes(5));
+  const std::string expected = small_model().to_bytes();
+  EXPECT_EQ(writer.to_bytes(), expected);
+  EXPECT_EQ(writer.file_bytes(), expected.size());
+  const auto path = temporary("adze_streamed.gguf");
+  ASSERT_TRUE(writer.write(path));
+  EXPECT_EQ(read_file(path, 1 << 20).value(), expected);
+}
+
+TEST(Gguf, AFailedProducerLeavesTheOldFile) {
+  const auto folder = temporary("adze_streamed_failure");
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  ASSERT_TRUE(write_file_atomic(folder / "model.gguf", "old"));
+  GgufWriter writer;
+  writer.add_tensor("t", tensor::DType::f32, shape({4}), [](const TensorSink& sink) -> Status {
+    ADZE_TRY_STATUS(sink(value_bytes(2)));
+    return fail(ErrorCode::io, "the source went away");
+  });
+  EXPECT_EQ(writer.write(folder / "model.gguf").error().message, "the source went away");
+  EXPECT_EQ(read_file(folder / "model.gguf", 100).value(), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);  // no temporary is left
+}
+
 TEST(Gguf, ReadsWhatTheWriterWrote) {
   const auto path = temporary("adze_small.gguf");
   ASSERT_TRUE(small_model().write(path));

@@ -1,5 +1,7 @@
 #include "format/gguf_writer.hpp"
 
+#include <utility>
+
 #include "base/check.hpp"
 #include "base/file.hpp"
 
@@ -18,6 +20,11 @@ void put_text(std::string& out, std::string_view text) {
 
 void put_bytes(std::string& out, std::span<const std::byte> bytes) {
   out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+std::uint64_t tensor_size(tensor::DType type, const tensor::Shape& shape) {
+  const tensor::TensorView view{"", type, shape, {}};
+  return static_cast<std::uint64_t>(view.rows()) * view.row_stride();
 }
 
 std::uint64_t padding(std::uint64_t size, std::uint32_t alignment) {
@@ -119,10 +126,14 @@ void GgufWriter::add_value(std::string_view key, const MetadataValue& value) {
 
 void GgufWriter::add_tensor(std::string_view name, tensor::DType type, const tensor::Shape& shape,
                             std::span<const std::byte> bytes) {
-  const tensor::TensorView view{name, type, shape, bytes};
-  const std::size_t expected = static_cast<std::size_t>(view.rows()) * view.row_stride();
+  const std::uint64_t expected = tensor_size(type, shape);
   ADZE_CHECK(bytes.size() == expected, "tensor '{}' has {} bytes, its shape needs {}", name, bytes.size(), expected);
-  tensors_.push_back({std::string(name), type, shape, bytes});
+  add_tensor(name, type, shape, [bytes](const TensorSink& sink) { return sink(bytes); });
+}
+
+void GgufWriter::add_tensor(std::string_view name, tensor::DType type, const tensor::Shape& shape,
+                            TensorProducer produce) {
+  tensors_.push_back({std::string(name), type, shape, tensor_size(type, shape), std::move(produce)});
 }
 
 std::string GgufWriter::header() const {
@@ -139,29 +150,48 @@ std::string GgufWriter::header() const {
       put<std::uint64_t>(out, static_cast<std::uint64_t>(tensor.shape[i]));
     put(out, tensor::dtype_info(tensor.type).ggml_id);
     put(out, offset);
-    offset += tensor.bytes.size() + padding(tensor.bytes.size(), alignment_);
+    offset += tensor.size + padding(tensor.size, alignment_);
   }
   out.append(padding(out.size(), alignment_), '\0');
   return out;
 }
 
-Status GgufWriter::write(const std::filesystem::path& path) const {
-  ADZE_TRY(AtomicFile file, AtomicFile::create(path));
-  ADZE_TRY_STATUS(file.write(header()));
+Status GgufWriter::emit(const TensorSink& sink) const {
+  const auto emit_text = [&](std::string_view text) { return sink(std::as_bytes(std::span(text))); };
+  ADZE_TRY_STATUS(emit_text(header()));
   const std::string zeros(alignment_, '\0');
   for (const Tensor& tensor : tensors_) {
-    ADZE_TRY_STATUS(file.write(tensor.bytes));
-    ADZE_TRY_STATUS(file.write(std::string_view(zeros).substr(0, padding(tensor.bytes.size(), alignment_))));
+    std::uint64_t made = 0;
+    ADZE_TRY_STATUS(tensor.produce([&](std::span<const std::byte> bytes) {
+      made += bytes.size();
+      return sink(bytes);
+    }));
+    ADZE_CHECK(made == tensor.size, "tensor '{}' got {} bytes, its shape needs {}", tensor.name, made, tensor.size);
+    ADZE_TRY_STATUS(emit_text(std::string_view(zeros).substr(0, padding(made, alignment_))));
   }
+  return {};
+}
+
+std::uint64_t GgufWriter::file_bytes() const {
+  std::uint64_t bytes = header().size();
+  for (const Tensor& tensor : tensors_) bytes += tensor.size + padding(tensor.size, alignment_);
+  return bytes;
+}
+
+Status GgufWriter::write(const std::filesystem::path& path) const {
+  ADZE_TRY_STATUS(require_free_space(path, file_bytes()));
+  ADZE_TRY(AtomicFile file, AtomicFile::create(path));
+  ADZE_TRY_STATUS(emit([&](std::span<const std::byte> bytes) { return file.write(bytes); }));
   return file.commit();
 }
 
 std::string GgufWriter::to_bytes() const {
-  std::string out = header();
-  for (const Tensor& tensor : tensors_) {
-    put_bytes(out, tensor.bytes);
-    out.append(padding(tensor.bytes.size(), alignment_), '\0');
-  }
+  std::string out;
+  const Status made = emit([&](std::span<const std::byte> bytes) {
+    put_bytes(out, bytes);
+    return Status{};
+  });
+  ADZE_CHECK(made.has_value(), "{}", made.error().message);
   return out;
 }
 

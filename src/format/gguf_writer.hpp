@@ -1,8 +1,10 @@
-// Writes GGUF version 3: small variants for tests, converted and quantised models later. One thread.
+// Writes GGUF version 3: metadata, then tensors whose bytes exist already or are made while the file is written, so
+// that converting a large model takes the memory of one piece of one tensor. One thread.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +15,11 @@
 #include "tensor/view.hpp"
 
 namespace adze::format {
+
+// Takes the next bytes of a tensor, a few rows or all of it at a time; an error (disk full) must be handed on.
+using TensorSink = std::function<Status(std::span<const std::byte>)>;
+// Makes a tensor's bytes, in order, for every call anew.
+using TensorProducer = std::function<Status(const TensorSink& sink)>;
 
 class GgufWriter {
  public:
@@ -42,10 +49,16 @@ class GgufWriter {
   void add_tensor(std::string_view name, tensor::DType type, const tensor::Shape& shape,
                   std::span<const std::byte> bytes);
   void add_tensor(const tensor::TensorView& view) { add_tensor(view.name, view.type, view.shape, view.bytes); }
+  // `produce` is called when the file is written, tensor after tensor in the order in which they were added. It must
+  // make as many bytes as shape and type need (ADZE_CHECK).
+  void add_tensor(std::string_view name, tensor::DType type, const tensor::Shape& shape, TensorProducer produce);
 
-  // Errors: io, disk_full; the name holds the old file or the whole new one.
+  // Of the whole file.
+  std::uint64_t file_bytes() const;
+  // Errors: disk_full, also beforehand where the disk has too little room; io; those of the producers. The name holds
+  // the old file or the whole new one.
   Status write(const std::filesystem::path& path) const;
-  // The file as it would be written.
+  // The file as it would be written. No producer may fail (ADZE_CHECK).
   std::string to_bytes() const;
 
  private:
@@ -53,11 +66,13 @@ class GgufWriter {
     std::string name;
     tensor::DType type;
     tensor::Shape shape;
-    std::span<const std::byte> bytes;
+    std::uint64_t size;
+    TensorProducer produce;
   };
   void add_key(std::string_view key, ValueType type);
   void add_array(std::string_view key, ValueType element, std::uint64_t count);
   std::string header() const;  // up to the first byte of tensor data
+  Status emit(const TensorSink& sink) const;
 
   std::uint32_t alignment_;
   std::string entries_;
