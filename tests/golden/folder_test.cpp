@@ -228,12 +228,41 @@ TEST_F(Folder, TheTextModelOfAMultimodalOneIsFound) {
   EXPECT_TRUE(logits() == expected);
 }
 
+// The value of rope_scaling.
+std::string_view config_rope() {
+  const std::string_view config = kConfig;
+  const std::size_t start = config.find("{\"factor\"");
+  return config.substr(start, config.find('}', start) - start + 1);
+}
+
+// The same weights under other rotations, against transformers (ROPE_SCALINGS of make_oracle.py).
+TEST_F(Folder, RopeScalingsEqualTransformers) {
+  const auto expected = SafetensorsFixture::open(oracle_folder("llama-gqa-rope3") / "rope-scalings-hf.safetensors");
+  constexpr std::pair<const char*, const char*> kScalings[] = {
+      {"linear", R"({"rope_type": "linear", "factor": 4.0})"},
+      {"yarn", R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64})"},
+      {"yarn-attention-factor",
+       R"({"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512, "attention_factor": 0.9,
+           "beta_fast": 16.0, "beta_slow": 2.0})"},
+      {"yarn-mscale", R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "mscale": 0.7,
+                          "mscale_all_dim": 1.3})"}};
+  for (const auto& [name, rope] : kScalings) {
+    folder.write("config.json", config_with(config_rope(), rope));
+    const auto model = model::Model::load(folder.path());
+    ASSERT_TRUE(model.has_value()) << model.error().message;
+    for (const char* prompt : {"p70", "p600"}) {
+      Runner runner(model->plan(), {.prepare = {.compute = backend::Compute::f32, .max_batch_rows = 600}});
+      EXPECT_LT(rel_rms(runner.prompt(oracle.prompt(prompt), 1, 600),
+                        expected.floats(fmt::format("{}.{}.last_logits", name, prompt))),
+                1e-4)
+          << name << ", " << prompt;
+    }
+  }
+}
+
 TEST_F(Folder, RopeOfTheConfigEqualsRopeOfTheMetadata) {
-  const std::size_t start = std::string_view(kConfig).find("{\"factor\"");
-  const std::string_view llama3 =
-      std::string_view(kConfig).substr(start, std::string_view(kConfig).find('}', start) - start + 1);
   const auto rope_of = [&](const std::string& rope) {
-    folder.write("config.json", config_with(llama3, rope));
+    folder.write("config.json", config_with(config_rope(), rope));
     auto model = model::Model::load(folder.path());
     if (!model) throw std::runtime_error(model.error().message);
     return model->plan().ropes.front();
@@ -267,7 +296,7 @@ TEST_F(Folder, RopeOfTheConfigEqualsRopeOfTheMetadata) {
 
   folder.write("config.json", config_with(fmt::format(R"("rope_theta": 500000.0,
   "rope_scaling": {})",
-                                                      llama3),
+                                                      config_rope()),
                                           R"("rope_parameters": {"rope_theta": 500000, "rope_type": "linear",
                                              "factor": 4, "partial_rotary_factor": 0.5})"));
   const auto model = model::Model::load(folder.path());
@@ -302,9 +331,9 @@ TEST_P(FolderOfFamily, EqualsTheGguf) {
 
 INSTANTIATE_TEST_SUITE_P(Dense, FolderOfFamily,
                          testing::Values(OracleRow{"gemma2", "BF16"}, OracleRow{"gemma3-text", "BF16"},
-                                         OracleRow{"llama-tied-mqa-hd24", "Q8_0"}, OracleRow{"phi3", "Q8_0"},
-                                         OracleRow{"qwen2-bias", "BF16"}, OracleRow{"qwen3-dense", "BF16"},
-                                         OracleRow{"smollm3-nope", "Q8_0"}),
+                                         OracleRow{"llama-tied-mqa-hd24", "Q8_0"}, OracleRow{"olmo2", "BF16"},
+                                         OracleRow{"phi3", "Q8_0"}, OracleRow{"qwen2-bias", "BF16"},
+                                         OracleRow{"qwen3-dense", "BF16"}, OracleRow{"smollm3-nope", "Q8_0"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 
 // --- what is refused ------------------------------------------------------------------------------------------------
