@@ -89,8 +89,11 @@ class Builder {
   Status bind(const ops::Norm&, Dispatch&) { return {}; }
   Status bind(const ops::ResidualNorm&, Dispatch&) { return {}; }
   Status bind(const ops::AttentionPrep& step, Dispatch&) {
-    if (step.gate < 0 || !step.norm_all_heads) return {};
-    return fail(ErrorCode::unsupported_feature, "the CPU backend has no norm over all heads of gated attention");
+    const bool plain = step.gate < 0 && step.stored == ops::AttentionPrep::Stored::key_and_value;
+    if (plain || !step.norm_all_heads) return {};
+    return fail(ErrorCode::unsupported_feature,
+                "the CPU backend has a norm over all heads only of attention without gates and with own keys and "
+                "values");
   }
   Status bind(const ops::Attend& step, Dispatch&) {
     out_.max_heads = std::max(out_.max_heads, step.heads);
