@@ -38,7 +38,7 @@ struct WeightsOf {
   WeightList operator()(const ops::Experts& s) const {
     WeightList list;
     for (const ops::Experts::Weights* w : {&s.routed, &s.shared}) {
-      list.insert(list.end(), {w->gate, w->up, w->gate_up, w->down, w->gate_bias, w->up_bias, w->down_bias});
+      list.insert(list.end(), {w->gate, w->up, w->down, w->gate_bias, w->up_bias, w->down_bias});
     }
     return list;
   }
@@ -102,7 +102,7 @@ Json weight_json(const tensor::TensorView& weight) {
   return {{"name", std::string(weight.name)},
           {"type", std::string(tensor::dtype_info(weight.type).name)},
           {"shape", std::move(shape)},
-          {"bytes", weight.bytes.size()}};
+          {"bytes", weight.size_bytes()}};
 }
 
 Json step_json(const ops::Plan& plan, std::size_t s) {

@@ -17,6 +17,15 @@ std::string identity_of(const std::filesystem::path& path, std::span<const std::
                      std::chrono::nanoseconds(changed.time_since_epoch()).count());
 }
 
+constexpr const char* kContradiction = "tensor and metadata contradict each other: download or convert the model again";
+
+tl::unexpected<Error> missing(std::string_view name, const tensor::Shape& expected, std::string_view why) {
+  return fail(
+      ErrorCode::corrupt_file,
+      fmt::format("tensor '{}' {} is missing from the model (implied by {})", name, format_shape(expected), why),
+      "the model is incomplete or was converted for another program: download or convert it again");
+}
+
 // Dimensions of 1 before the last count for nothing: converters write them or not, and a depthwise convolution is
 // [channels, 1, K] for transformers and [channels, K] here.
 bool same_shape(tensor::Shape a, tensor::Shape b) {
@@ -97,12 +106,7 @@ const tensor::TensorView* WeightStore::find(std::string_view name) const {
 Result<const tensor::TensorView*> WeightStore::require(std::string_view name, const tensor::Shape& expected,
                                                        std::string_view why) {
   ADZE_TRY(const tensor::TensorView* view, optional(name, expected, why));
-  if (view == nullptr) {
-    return fail(
-        ErrorCode::corrupt_file,
-        fmt::format("tensor '{}' {} is missing from the model (implied by {})", name, format_shape(expected), why),
-        "the model is incomplete or was converted for another program: download or convert it again");
-  }
+  if (view == nullptr) return missing(name, expected, why);
   return view;
 }
 
@@ -117,10 +121,28 @@ Result<const tensor::TensorView*> WeightStore::optional(std::string_view name, c
     return fail(ErrorCode::corrupt_file,
                 fmt::format("tensor '{}' has the shape {}, expected {} (implied by {})", name,
                             format_shape(found->shape), format_shape(expected), why),
-                "tensor and metadata contradict each other: download or convert the model again");
+                kContradiction);
   }
   taken_[position] = true;
   return found;
+}
+
+Result<std::span<const std::byte>> WeightStore::require_part(std::string_view name, std::string_view element_type,
+                                                             const tensor::Shape& expected, std::string_view why) {
+  const SafetensorsTensor* found = nullptr;
+  for (std::size_t i = 0; found == nullptr && i < folder_->shards().size(); ++i) {
+    found = folder_->shards()[i].find(name);
+  }
+  if (found == nullptr) return missing(name, expected, why);
+  const auto dims = std::span(expected.dims).first(static_cast<std::size_t>(expected.rank));
+  if (found->dtype != element_type || !std::ranges::equal(found->shape, dims)) {
+    return fail(ErrorCode::corrupt_file,
+                fmt::format("tensor '{}' is {} [{}], expected {} {} (implied by {})", name, found->dtype,
+                            fmt::join(found->shape, ", "), element_type, format_shape(expected), why),
+                kContradiction);
+  }
+  taken_[static_cast<std::size_t>(find(name) - views_.data())] = true;
+  return found->bytes;
 }
 
 std::vector<std::string_view> WeightStore::unused() const {

@@ -50,6 +50,11 @@ class WeightStore {
   Result<const tensor::TensorView*> optional(std::string_view name, const tensor::Shape& expected,
                                              std::string_view why);
 
+  // The bytes of a folder's tensor that is one part of a weight (codes, scales), taken: by its element type as
+  // safetensors spells it. Errors: corrupt_file (missing, or of another type or shape).
+  Result<std::span<const std::byte>> require_part(std::string_view name, std::string_view element_type,
+                                                  const tensor::Shape& expected, std::string_view why);
+
   // Tensors that were never taken, in file order: the model said nothing about them, and their pages stay untouched.
   std::vector<std::string_view> unused() const;
   std::uint64_t taken_bytes() const;

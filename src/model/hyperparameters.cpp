@@ -91,6 +91,10 @@ Result<std::int64_t> ConfigReader::integer_or(std::string_view key, std::int64_t
   return value;
 }
 
+Result<bool> ConfigReader::flag_or(std::string_view key, bool fallback) const {
+  return has(key) ? metadata_.get_bool(full(key)) : fallback;
+}
+
 Result<std::vector<std::int64_t>> ConfigReader::per_layer(std::string_view key, std::size_t layers,
                                                           Range allowed) const {
   ADZE_TRY_STATUS(require(key));
@@ -270,6 +274,7 @@ Result<RopeSettings> read_rope(const ConfigReader& reader, const Hyperparameters
   }
   ADZE_TRY(rope.beta_fast, reader.number_or("rope.scaling.yarn_beta_fast", 32.0f, {0.0, 1e6}));
   ADZE_TRY(rope.beta_slow, reader.number_or("rope.scaling.yarn_beta_slow", 1.0f, {0.0, 1e6}));
+  ADZE_TRY(rope.round_ramp, reader.flag_or(folder_key::kRoundRamp, true));
   ADZE_TRY_STATUS(reader.refuse_unless("rope.scaling.alpha", 0.0, "NTK-aware rope scaling by alpha"));
   ADZE_TRY_STATUS(reader.refuse_unless("rope.scaling.yarn_log_multiplier", 0.0, "YaRN with a log multiplier"));
   ADZE_TRY_STATUS(reader.refuse_unless("rope.scaling.yarn_ext_factor", 1.0, "a YaRN extrapolation factor"));

@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "format/metadata.hpp"
+#include "format/weight_store.hpp"
 #include "model/rope.hpp"
 #include "ops/steps.hpp"
 
@@ -53,8 +54,9 @@ struct Hyperparameters {
   bool value_norm = false;         // v is normalised, per head and without a weight
   float final_softcap = 0.0f;      // the same on logits
   float embedding_scale = 1.0f;
-  int layer_input_size = 0;  // per-layer embeddings of this size for each layer (Gemma 4); 0: none
-  bool tied_output = true;   // the embedding is the output matrix where the model has no other
+  int layer_input_size = 0;       // per-layer embeddings of this size for each layer (Gemma 4); 0: none
+  bool attention_biases = false;  // W_q, W_k, W_v and W_o must have one
+  bool tied_output = true;        // the embedding is the output matrix where the model has no other
   ops::Activation activation = ops::Activation::silu;
   RopeSettings rope;
   MixtureParameters mixture{};
@@ -65,15 +67,29 @@ struct Hyperparameters {
   int layer_count() const { return static_cast<int>(layers.size()); }
 };
 
+// Keys that only the import of a folder writes, for what config.json says and GGUF has no key for (there a tensor says
+// it, or the converter has changed the weights). They count for nothing in a GGUF file.
+inline constexpr std::string_view kFolderKeys = "folder.";  // how they begin, behind "<architecture>."
+namespace folder_key {
+inline constexpr std::string_view kAttentionBias = "folder.attention_bias";           // q, k, v and o have biases
+inline constexpr std::string_view kGroupedValueHeads = "folder.grouped_value_heads";  // side by side, not tiled
+inline constexpr std::string_view kKeysAsValues = "folder.keys_as_values";            // full layers have no W_v
+inline constexpr std::string_view kTurnedPairs = "folder.turned_pairs";               // of each head, by the rope
+inline constexpr std::string_view kRoundRamp = "folder.round_ramp";                   // YaRN, RopeSettings::round_ramp
+}  // namespace folder_key
+
 // Reads the keys of one architecture: `key` is without the "<architecture>." that GGUF puts before it. Errors:
 // corrupt_file, for a key that is missing, of another kind, or out of range.
 class ConfigReader {
  public:
-  ConfigReader(const format::Metadata& metadata, std::string_view architecture)
-      : metadata_(metadata), architecture_(architecture) {}
+  ConfigReader(const format::Metadata& metadata, std::string_view architecture, format::StoreFormat format)
+      : metadata_(metadata), architecture_(architecture), format_(format) {}
 
   std::string full(std::string_view key) const;  // "llama.block_count"
-  bool has(std::string_view key) const { return metadata_.has(full(key)); }
+  bool has(std::string_view key) const {
+    const bool counts = format_ == format::StoreFormat::safetensors || !key.starts_with(kFolderKeys);
+    return counts && metadata_.has(full(key));
+  }
   const format::Metadata& metadata() const { return metadata_; }
 
   struct Range {
@@ -81,6 +97,7 @@ class ConfigReader {
   };
   Result<std::int64_t> integer(std::string_view key, Range allowed) const;
   Result<std::int64_t> integer_or(std::string_view key, std::int64_t fallback, Range allowed) const;
+  Result<bool> flag_or(std::string_view key, bool fallback) const;
   // One value for all layers, or an array of one per layer.
   Result<std::vector<std::int64_t>> per_layer(std::string_view key, std::size_t layers, Range allowed) const;
   // An array of one boolean per layer.
@@ -101,6 +118,7 @@ class ConfigReader {
 
   const format::Metadata& metadata_;
   std::string architecture_;
+  format::StoreFormat format_;
 };
 
 // The groups of keys that families share.

@@ -72,7 +72,7 @@ Result<Model> Model::load(ModelSource source, const ModelOptions& options) {
 
 Status Model::build(const ModelOptions& options) {
   ADZE_TRY(family_, choose_family(store_));
-  ADZE_TRY(parameters_, family_->config(ConfigReader(store_.metadata(), store_.architecture())));
+  ADZE_TRY(parameters_, family_->config(ConfigReader(store_.metadata(), store_.architecture(), store_.format())));
   parameters_.architecture = store_.architecture();
   const std::vector<TensorRow> rows = family_->tensors(parameters_);
   if (!rope_is_interleaved(rows, store_.format())) parameters_.rope.interleaved = false;

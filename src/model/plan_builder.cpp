@@ -1,6 +1,8 @@
 #include "model/plan_builder.hpp"
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/check.hpp"
 
@@ -34,6 +36,22 @@ ops::WeightRef PlanBuilder::rows_of(ops::WeightRef weight, std::int64_t first, s
       weight->bytes.subspan(static_cast<std::size_t>(first) * stride, static_cast<std::size_t>(count) * stride);
   plan_.parts.push_back(part);
   return part.get();
+}
+
+ops::WeightRef PlanBuilder::rows_of_each(ops::WeightRef weight, std::int64_t first, std::int64_t count) {
+  const std::int64_t slices = weight->shape[0], rows = weight->rows() / slices;
+  ADZE_CHECK(first >= 0 && count > 0 && first + count <= rows, "rows {} to {} of {}", first, first + count, rows);
+  struct Part {
+    tensor::TensorView view;
+    std::vector<const std::byte*> starts;
+  };
+  auto part = std::make_shared<Part>(Part{*weight, {}});
+  for (std::int64_t i = 0; i < slices; ++i) part->starts.push_back(weight->row(i * rows + first));
+  part->view.shape.dims[static_cast<std::size_t>(weight->shape.rank - 2)] = count;
+  part->view.bytes = {};
+  part->view.slices = part->starts;
+  plan_.parts.emplace_back(part, &part->view);
+  return &part->view;
 }
 
 int PlanBuilder::state_layer(ops::StateLayer state) {

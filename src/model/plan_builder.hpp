@@ -17,6 +17,8 @@ class PlanBuilder {
   int state_layer(ops::StateLayer state);  // index for DeltaPrep and DeltaScan
   // Rows [first, first + count) of a weight, as a weight of their own.
   ops::WeightRef rows_of(ops::WeightRef weight, std::int64_t first, std::int64_t count);
+  // The same rows of each outermost slice: of every expert.
+  ops::WeightRef rows_of_each(ops::WeightRef weight, std::int64_t first, std::int64_t count);
   void layer(int index) { layer_ = index; }  // of the steps added from here on; -1: none
   void add(ops::Step step);
 

@@ -32,6 +32,16 @@ std::string with_layer(std::string_view pattern, int layer) {
   return fmt::format("{}{}{}", pattern.substr(0, star), layer, pattern.substr(star + 1));
 }
 
+// Experts have a tensor each, or all of them one, without the number and ".weight": "experts.#.down_proj.weight" or
+// "experts.down_proj". Empty for other tensors.
+std::string name_of_all_experts(std::string_view name) {
+  constexpr std::string_view kNumber = "#.", kWeight = ".weight";
+  const std::size_t at = name.find(kNumber);
+  if (at == name.npos || !name.ends_with(kWeight)) return {};
+  name.remove_suffix(kWeight.size());
+  return fmt::format("{}{}", name.substr(0, at), name.substr(at + kNumber.size()));
+}
+
 // The N of "blk.N." or "layers.N.", else -1.
 int layer_of(std::string_view name, std::string_view start) {
   int layer = -1;
@@ -46,7 +56,7 @@ bool starts_with_any(std::string_view name, std::span<const std::string_view> st
 }  // namespace
 
 TensorNames::TensorNames(const format::WeightStore& store, const std::vector<TensorRow>& rows)
-    : safetensors_(store.format() == format::StoreFormat::safetensors) {
+    : store_(store), safetensors_(store.format() == format::StoreFormat::safetensors) {
   if (!safetensors_) return;
   const auto embedding =
       std::ranges::find_if(rows, [](const TensorRow& row) { return row.gguf == "token_embd.weight"; });
@@ -64,8 +74,11 @@ std::string TensorNames::name(const TensorRow& row, int layer) const {
   if (!safetensors_) return with_layer(row.gguf, layer);
   if (row.safetensors.empty()) return {};
   const std::string name = with_layer(row.safetensors, layer);
-  if (name.starts_with(kDecoder)) return fmt::format("{}{}", decoder_, std::string_view(name).substr(kDecoder.size()));
-  return fmt::format("{}{}", head_, name);
+  const bool in_decoder = name.starts_with(kDecoder);
+  std::string whole = fmt::format("{}{}", in_decoder ? decoder_ : head_,
+                                  std::string_view(name).substr(in_decoder ? kDecoder.size() : 0));
+  const std::string stacked = name_of_all_experts(whole);
+  return stacked.empty() || store_.find(stacked) == nullptr ? whole : stacked;
 }
 
 bool TensorNames::is_main_pass(std::string_view name, int layers, int blocks) const {

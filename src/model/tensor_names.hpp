@@ -15,7 +15,7 @@ class TensorNames {
   // A safetensors model may be the text model of a larger one, whose names then stand in front: found by its embedding.
   TensorNames(const format::WeightStore& store, const std::vector<TensorRow>& rows);
 
-  // Empty where the store's format has no such tensor.
+  // Empty where the store's format has no such tensor; with '#' for the number where experts have a tensor each.
   std::string name(const TensorRow& row, int layer) const;
   // Whether a tensor takes part in the pass that Adze computes: over `layers` layers, behind which a GGUF file may have
   // blocks up to `blocks` that predict further tokens. Others (a vision tower, an adapter) belong to parts that Adze
@@ -23,6 +23,7 @@ class TensorNames {
   bool is_main_pass(std::string_view name, int layers, int blocks) const;
 
  private:
+  const format::WeightStore& store_;
   bool safetensors_;
   std::string_view decoder_ = "model.", head_;  // in front of the decoder's names, and of lm_head
 };

@@ -135,10 +135,12 @@ Status refuse_leftovers(const format::WeightStore& store, const TensorNames& nam
 
 bool is_required(Need need, const Hyperparameters& parameters, int layer) {
   switch (need) {
+    case Need::unless_fused:
     case Need::unless_keys:
       return parameters.layers[static_cast<std::size_t>(layer)].values != LayerParameters::Values::either;
     case Need::required: return true;
     case Need::optional: return false;
+    case Need::if_biased: return parameters.attention_biases;
     case Need::unless_tied: return !parameters.tied_output;
   }
   ADZE_CHECK(false, "need {}", static_cast<int>(need));
@@ -183,44 +185,59 @@ Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view, bool vecto
   const bool one_plus = transform == Transform::one_plus, negative_exp = transform == Transform::negative_exp;
   const bool as_is = view.type == tensor::DType::f32 && aligned && !one_plus && !negative_exp;
   if (!vector || as_is) return &view;
-  auto widened = std::make_unique<Widened>();
-  widened->values.resize(static_cast<std::size_t>(view.shape.elements()));
-  tensor::dequantise_row(view.type, view.bytes.data(), widened->values.data(), view.shape.elements());
+  std::vector<float> values(static_cast<std::size_t>(view.shape.elements()));
+  tensor::dequantise_row(view.type, view.bytes.data(), values.data(), view.shape.elements());
   if (one_plus) {
-    for (float& value : widened->values) value += 1.0f;
+    for (float& value : values) value += 1.0f;
   }
   if (negative_exp) {
-    for (float& value : widened->values) value = static_cast<float>(-std::exp(static_cast<double>(value)));
+    for (float& value : values) value = static_cast<float>(-std::exp(static_cast<double>(value)));
   }
-  widened->view = {view.name, tensor::DType::f32, view.shape, std::as_bytes(std::span(widened->values))};
-  widened_.push_back(std::move(widened));
-  return &widened_.back()->view;
+  const auto bytes = std::as_bytes(std::span(values));
+  auto widened = std::make_unique<MadeWeight>();
+  widened->bytes.assign(bytes.begin(), bytes.end());
+  widened->view = {view.name, tensor::DType::f32, view.shape, widened->bytes};
+  made_.push_back(std::move(widened));
+  return &made_.back()->view;
+}
+
+// The tensor of a row in a layer, taken from the store; null where it may be absent and is.
+Result<ops::WeightRef> Weights::take(const TensorRow& row, int layer, const std::string& name, const Hyperparameters& p,
+                                     format::WeightStore& store) {
+  const tensor::Shape shape = shape_of(row, p, layer);
+  const bool from_safetensors = store.format() == format::StoreFormat::safetensors;
+  const Transform transform = from_safetensors ? row.transform : Transform::none;
+  const bool vector = row.rows == Dim::none;
+  if (shape.elements() == 0) return nullptr;
+  if (row.need == Need::unless_fused && find("blk.*.ffn_gate_up_exps.weight", layer) != nullptr) return nullptr;
+  const std::string why = implied_by(row, p);
+  std::unique_ptr<MadeWeight> made;
+  if (from_safetensors && name.find('#') != name.npos) {
+    ADZE_TRY(made, stack_experts(store, name, shape, why));
+  } else if (is_rearranged(transform)) {
+    ADZE_TRY(made, rearrange(store, name, shape, transform, p.layers[static_cast<std::size_t>(layer)].delta, why));
+  }
+  if (made != nullptr) {
+    made_.push_back(std::move(made));
+    return adopt(made_.back()->view, vector, transform);
+  }
+  ADZE_TRY(const tensor::TensorView* view,
+           is_required(row.need, p, layer) ? store.require(name, shape, why) : store.optional(name, shape, why));
+  if (view == nullptr) return nullptr;
+  ADZE_TRY(const ops::WeightRef ref, adopt(*view, vector, transform));
+  if (row.columns == Dim::rope_pairs) ADZE_TRY_STATUS(check_divisors(*ref));
+  return ref;
 }
 
 Result<Weights> Weights::resolve(const std::vector<TensorRow>& rows, const Hyperparameters& parameters,
                                  format::WeightStore& store) {
   Weights weights;
   const TensorNames names(store, rows);
-  const bool from_safetensors = store.format() == format::StoreFormat::safetensors;
   for (const TensorRow& row : rows) {
     const bool per_layer = row.gguf.find('*') != std::string_view::npos;
-    const std::string why = implied_by(row, parameters);
     std::vector<ops::WeightRef>& refs = weights.by_name_[std::string(row.gguf)];
     for (int layer = 0; layer < (per_layer ? parameters.layer_count() : 1); ++layer) {
-      const std::string name = names.name(row, layer);
-      const tensor::Shape shape = shape_of(row, parameters, layer);
-      if (shape.elements() == 0) {
-        refs.push_back(nullptr);
-        continue;
-      }
-      ADZE_TRY(const tensor::TensorView* view, is_required(row.need, parameters, layer)
-                                                   ? store.require(name, shape, why)
-                                                   : store.optional(name, shape, why));
-      ops::WeightRef ref = nullptr;
-      if (view != nullptr) {
-        ADZE_TRY(ref, weights.adopt(*view, row.rows == Dim::none, from_safetensors ? row.transform : Transform::none));
-        if (row.columns == Dim::rope_pairs) ADZE_TRY_STATUS(check_divisors(*ref));
-      }
+      ADZE_TRY(const ops::WeightRef ref, weights.take(row, layer, names.name(row, layer), parameters, store));
       refs.push_back(ref);
     }
   }

@@ -11,6 +11,7 @@
 
 #include "base/result.hpp"
 #include "format/weight_store.hpp"
+#include "model/folder_weights.hpp"
 #include "model/hyperparameters.hpp"
 #include "ops/steps.hpp"
 
@@ -53,8 +54,10 @@ enum class Dim : std::uint8_t {
 enum class Need : std::uint8_t {
   required,
   optional,
-  unless_keys,  // may be absent in a layer whose values may be its keys
-  unless_tied,  // may be absent only where the model says (or, in GGUF, implies) that the embedding takes its place
+  if_biased,     // may be absent unless config.json says that attention has biases
+  unless_keys,   // may be absent in a layer whose values may be its keys
+  unless_fused,  // must be absent where the layer has ffn_gate_up_exps, which stands in its place; else required
+  unless_tied,   // may be absent only where the model says (or, in GGUF, implies) that the embedding takes its place
 };
 
 // How a GGUF file's tensor differs from the safetensors weight; GGUF tensors are used as they are.
@@ -66,11 +69,17 @@ enum class Transform : std::uint8_t {
   interleave_key,
   negative_exp,  // -exp(x), which GGUF stores
   one_plus,      // a norm around zero, multiplied as 1 + weight: GGUF has the sum, computed here for safetensors
+  // What safetensors stores in another order, which folder_weights.hpp rearranges when the model is loaded.
+  transposed,       // [outer, columns, rows], or MXFP4 as name_blocks and name_scales in the order of GGUF
+  transposed_even,  // the same with twice the rows, of which these are rows 0, 2, 4 ...; of a vector the values
+  transposed_odd,   // rows 1, 3, 5 ...
+  delta_qkv,        // for each key head its q, k, v and z in turn: the rows of all q, then all k, then all v
+  delta_z,          // the rows of all z
 };
 
 struct TensorRow {
   std::string_view gguf;         // '*' stands for the layer; such a row is one tensor per layer
-  std::string_view safetensors;  // the same, empty: that format has none
+  std::string_view safetensors;  // the same, empty: that format has none; '#': a tensor for each expert
   Dim rows = Dim::none;          // [rows, columns]; a vector has columns only
   Dim columns = Dim::none;
   Need need = Need::required;
@@ -82,8 +91,8 @@ struct TensorRow {
 bool rope_is_interleaved(const std::vector<TensorRow>& rows, format::StoreFormat format);
 
 // Vectors (norms, biases, rope factors; an expert's as well) are aligned float32 whatever the file holds: other float
-// types are widened into memory of this object. Matrices are views into the store. Immutable once resolved; movable,
-// the views do not move.
+// types are widened into memory of this object. Matrices are views into the store, but for those of a folder that have
+// to be rearranged. Immutable once resolved; movable, the views do not move.
 class Weights {
  public:
   // Takes every row's tensors from the store. Errors: those of WeightStore::require; unsupported_type (a type that is
@@ -100,14 +109,12 @@ class Weights {
   std::vector<float> values(std::string_view gguf, int layer = -1) const;
 
  private:
-  struct Widened {
-    std::vector<float> values;
-    tensor::TensorView view;
-  };
+  Result<ops::WeightRef> take(const TensorRow& row, int layer, const std::string& name, const Hyperparameters& p,
+                              format::WeightStore& store);
   Result<ops::WeightRef> adopt(const tensor::TensorView& view, bool vector, Transform transform);
 
   std::unordered_map<std::string, std::vector<ops::WeightRef>> by_name_;  // one entry, or one per layer
-  std::vector<std::unique_ptr<Widened>> widened_;
+  std::vector<std::unique_ptr<MadeWeight>> made_;
 };
 
 }  // namespace adze::model

@@ -160,12 +160,11 @@ struct Route {
 
 // out (+)= sum over the row's slots in their order of w_e f_e(x), with the feed-forward network of each expert
 //   f_e(x) = W_down,e (act(W_gate,e x + b_gate,e) * (W_up,e x + b_up,e)) + b_down,e.
-// Row r of expert e of a weight [E, n, m] is row e n + r of its map: experts that no row is routed to are not read.
+// Row r of expert e of a weight [E, n, m] is its row e n + r: experts that no row is routed to are not read.
 struct Experts {
   struct Weights {
-    WeightRef gate = nullptr, up = nullptr;  // [E, I, H]
-    WeightRef gate_up = nullptr;             // [E, 2I, H] in their place: each expert's gate rows, then its up rows
-    WeightRef down = nullptr;                // [E, H, I]
+    WeightRef gate = nullptr, up = nullptr;            // [E, I, H]
+    WeightRef down = nullptr;                          // [E, H, I]
     WeightRef gate_bias = nullptr, up_bias = nullptr;  // F32 [E, I]
     WeightRef down_bias = nullptr;                     // F32 [E, H]
     int count = 0;                                     // E; 0: there are none

@@ -26,11 +26,19 @@ struct TensorView {
   DType type = DType::f32;
   Shape shape;
   std::span<const std::byte> bytes;
+  // Where the outermost slices begin, when they do not lie one behind the other (experts in tensors of their own); the
+  // rows of a slice always do. Then `bytes` is empty. The pointers live as long as the view.
+  std::span<const std::byte* const> slices{};
 
   std::int64_t columns() const { return shape.rank == 0 ? 1 : shape.dims[static_cast<std::size_t>(shape.rank - 1)]; }
   std::int64_t rows() const { return shape.elements() / columns(); }
   std::size_t row_stride() const { return row_bytes(type, columns()); }
-  const std::byte* row(std::int64_t r) const { return bytes.data() + static_cast<std::size_t>(r) * row_stride(); }
+  std::uint64_t size_bytes() const { return static_cast<std::uint64_t>(rows()) * row_stride(); }
+  const std::byte* row(std::int64_t r) const {
+    if (slices.empty()) return bytes.data() + static_cast<std::size_t>(r) * row_stride();
+    const std::int64_t each = rows() / static_cast<std::int64_t>(slices.size());
+    return slices[static_cast<std::size_t>(r / each)] + static_cast<std::size_t>(r % each) * row_stride();
+  }
 };
 
 }  // namespace adze::tensor

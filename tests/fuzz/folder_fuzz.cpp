@@ -37,7 +37,8 @@ void read_config(std::string_view text) {
   if (!file) std::abort();  // what the importer writes can be read
   const model::Family* family = model::find_family(imported->architecture);
   if (family == nullptr) std::abort();
-  refused(family->config(model::ConfigReader(file->metadata(), imported->architecture)));
+  refused(
+      family->config(model::ConfigReader(file->metadata(), imported->architecture, format::StoreFormat::safetensors)));
 }
 
 }  // namespace
@@ -50,7 +51,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (data[0] == 'g') {
     if (const auto json = format::JsonObject::parse(text, "generation_config.json")) {
       format::GgufWriter out;
-      refused(model::import_generation_config(*json, out));
+      std::vector<std::pair<std::string, std::string>> sources;
+      refused(model::import_generation_config(*json, out, sources));
     }
   }
   return 0;

@@ -49,7 +49,9 @@ auto hybrid_rows() {
                          OracleRow{"qwen3_5-k256", "Q4_K", Noise::sensitive});
 }
 
-bool is_float(std::string_view type) { return type == "F32" || type.starts_with("HF") || type.ends_with("BF16"); }
+bool is_float(std::string_view type) {
+  return type == "F32" || (type.starts_with("HF") && type != "HF_MXFP4") || type.ends_with("BF16");
+}
 
 // The README of the oracles: what int8 activations may cost, by the blocks that they are rounded in.
 double int8_tolerance(std::string_view type) {
@@ -147,7 +149,10 @@ auto folder_rows() {
   return testing::Values(OracleRow{"gemma3-text", "HF", Noise::sensitive}, OracleRow{"llama-attnbias", "HF"},
                          OracleRow{"llama-gqa-rope3", "HF"}, OracleRow{"mistral-swa", "HF"}, OracleRow{"olmo2", "HF"},
                          OracleRow{"qwen3-dense", "HF"}, OracleRow{"qwen3_5-kvdiff", "HF"},
-                         OracleRow{"qwen3_5-dense", "HF_VLM"}, OracleRow{"gemma4-e2b", "HF_VLM", Noise::sensitive});
+                         OracleRow{"qwen3_5-dense", "HF_VLM"}, OracleRow{"gemma4-e2b", "HF_VLM", Noise::sensitive},
+                         OracleRow{"qwen3-moe", "HF", Noise::routed}, OracleRow{"qwen3-next", "HF", Noise::routed},
+                         OracleRow{"qwen3_5-moe", "HF", Noise::routed}, OracleRow{"gemma4-moe", "HF", Noise::routed},
+                         OracleRow{"gpt-oss", "HF", Noise::routed}, OracleRow{"gpt-oss", "HF_MXFP4", Noise::routed});
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Accuracy, folder_rows(), [](const auto& row) { return oracle_row_name(row.param); });

@@ -11,6 +11,7 @@
 
 #include "base/limits.hpp"
 #include "format/gguf.hpp"
+#include "golden/folder_of_gguf.hpp"
 #include "golden/oracle.hpp"
 #include "golden/runner.hpp"
 #include "model/huggingface/vocabulary.hpp"
@@ -38,67 +39,9 @@ std::string config_with(std::string_view old, std::string_view by) {
   return config;
 }
 
-std::string named(std::string_view pattern, int layer) {
-  const auto star = pattern.find('*');
-  if (star == std::string_view::npos) return std::string(pattern);
-  return fmt::format("{}{}{}", pattern.substr(0, star), layer, pattern.substr(star + 1));
+std::vector<FolderTensor> oracle_tensors() {
+  return folder_tensors(model::Model::load(Oracle("llama-gqa-rope3").gguf("BF16")).value());
 }
-
-// Rows of each head from neighbours (2i, 2i + 1) back to half-split pairs (i, i + d / 2).
-std::vector<std::byte> half_split(std::span<const std::byte> rows, std::size_t row_bytes, std::size_t head_size) {
-  std::vector<std::byte> out(rows.size());
-  for (std::size_t row = 0; row < rows.size() / row_bytes; ++row) {
-    const std::size_t head = row / head_size * head_size, in_head = row % head_size;
-    const std::size_t target = head + in_head % 2 * (head_size / 2) + in_head / 2;
-    std::memcpy(out.data() + target * row_bytes, rows.data() + row * row_bytes, row_bytes);
-  }
-  return out;
-}
-
-// What the converter made the tensors of, as far as it can be told: block types come back as float32.
-std::vector<FolderTensor> tensors_of(const std::filesystem::path& gguf, std::size_t head_size) {
-  const auto file = format::GgufFile::open(gguf);
-  if (!file) throw std::runtime_error(file.error().message);
-  const model::Family* family = model::find_family(file->architecture());
-  const auto layers =
-      static_cast<int>(file->metadata().get_i64(fmt::format("{}.block_count", file->architecture())).value());
-  std::vector<FolderTensor> tensors;
-  for (const model::TensorRow& row : family->tensors({})) {
-    const bool per_layer = row.gguf.find('*') != std::string_view::npos;
-    for (int layer = 0; layer < (per_layer ? layers : 1); ++layer) {
-      const format::GgufTensor* found = file->find_tensor(named(row.gguf, layer));
-      if (found == nullptr || row.safetensors.empty()) continue;
-      const tensor::TensorView& view = found->view;
-      std::vector<std::byte> bytes(view.bytes.begin(), view.bytes.end());
-      std::string dtype(tensor::dtype_info(view.type).name);
-      if (dtype != "F32" && dtype != "BF16") {
-        std::vector<float> values(static_cast<std::size_t>(view.shape.elements()));
-        tensor::dequantise_row(view.type, view.bytes.data(), values.data(), view.shape.elements());
-        const auto wide = std::as_bytes(std::span(values));
-        bytes.assign(wide.begin(), wide.end());
-        dtype = "F32";
-      }
-      if (row.transform == model::Transform::one_plus) {
-        for (std::size_t i = 0; i < bytes.size(); i += sizeof(float)) {
-          float value = 0;
-          std::memcpy(&value, bytes.data() + i, sizeof value);
-          value -= 1.0f;
-          std::memcpy(bytes.data() + i, &value, sizeof value);
-        }
-      } else if (row.transform != model::Transform::none) {
-        bytes = half_split(bytes,
-                           bytes.size() / static_cast<std::size_t>(view.shape.rank == 1 ? view.columns() : view.rows()),
-                           head_size);
-      }
-      tensors.push_back({named(row.safetensors, layer), dtype,
-                         std::vector<std::int64_t>(view.shape.dims.begin(), view.shape.dims.begin() + view.shape.rank),
-                         std::move(bytes)});
-    }
-  }
-  return tensors;
-}
-
-std::vector<FolderTensor> oracle_tensors() { return tensors_of(Oracle("llama-gqa-rope3").gguf("BF16"), 16); }
 
 void rename_decoder(std::vector<FolderTensor>& tensors, std::string_view decoder, std::string_view head) {
   for (FolderTensor& tensor : tensors) {
@@ -316,8 +259,7 @@ TEST_P(FolderOfFamily, EqualsTheGguf) {
   ASSERT_TRUE(gguf.has_value()) << gguf.error().message;
   const ModelFolder folder("adze_folder_of_" + oracle_row_name(GetParam()));
   std::filesystem::copy_file(config, folder.path() / "config.json");
-  const auto head_size = static_cast<std::size_t>(gguf->hyperparameters().layers.front().head_size);
-  folder.write_weights("model.safetensors", tensors_of(oracle.gguf(GetParam().type), head_size));
+  folder.write_weights("model.safetensors", folder_tensors(*gguf));
   const auto model = model::Model::load(folder.path());
   ASSERT_TRUE(model.has_value()) << model.error().message;
   EXPECT_TRUE(model->notes().empty()) << model->notes().front();

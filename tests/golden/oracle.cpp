@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "format/gguf_writer.hpp"
+#include "golden/folder_of_gguf.hpp"
 
 namespace adze::test {
 namespace {
@@ -27,7 +28,10 @@ GreedyText greedy_text(const nlohmann::json& json) {
 
 // The folder of a Hugging Face type: as the text model alone is saved, or as a multimodal checkpoint holds it.
 std::string_view folder_of(std::string_view type) {
-  return type == "HF" ? "hf" : type == "HF_VLM" ? "hf-vlm-layout" : std::string_view();
+  return type == "HF"         ? "hf"
+         : type == "HF_VLM"   ? "hf-vlm-layout"
+         : type == "HF_MXFP4" ? "hf-mxfp4"
+                              : std::string_view();
 }
 
 bool is_float(std::string_view type) { return type == "F32" || type.starts_with("HF") || type.ends_with("BF16"); }
@@ -48,6 +52,12 @@ std::filesystem::path find_gguf(const std::filesystem::path& model, std::string_
   return beside.empty() ? find_oracle(model, std::filesystem::path("gguf") / file) : beside;
 }
 
+// The GGUF file that has the model's own weights.
+std::filesystem::path find_exact_gguf(const std::filesystem::path& model) {
+  const std::filesystem::path floats = find_gguf(model, "BF16");
+  return floats.empty() ? find_gguf(model, "MXFP4") : floats;
+}
+
 std::string key(std::string_view type, std::string_view prompt) {
   return std::string(type) + "." + std::string(prompt);
 }
@@ -66,8 +76,10 @@ std::filesystem::path oracle_folder(const std::string& model) {
 
 std::string missing_oracle(const OracleRow& row) {
   const std::filesystem::path folder(folder_of(row.type));
-  const auto model =
-      !folder.empty() ? find_oracle(row.model, folder / "model.safetensors") : find_gguf(row.model, row.type);
+  auto model = !folder.empty() ? find_oracle(row.model, folder / "model.safetensors") : find_gguf(row.model, row.type);
+  if (model.empty() && row.type == std::string_view("HF") && !find_oracle(row.model, "hf").empty()) {
+    model = find_exact_gguf(row.model);
+  }
   if (!model.empty() && !oracle_folder(row.model).empty()) return {};
   return std::string("set ADZE_TEST_ORACLES to the folder of all oracles for ") + row.model + " " + row.type;
 }
@@ -104,6 +116,17 @@ std::filesystem::path Oracle::gguf(std::string_view type) const { return find_gg
 
 std::filesystem::path Oracle::hugging_face(std::string_view type) const {
   return find_oracle(folder_.filename(), folder_of(type));
+}
+
+std::unique_ptr<ModelFolder> Oracle::write_folder() const {
+  const auto gguf = model::Model::load(find_exact_gguf(folder_.filename()));
+  if (!gguf) throw std::runtime_error(gguf.error().message);
+  auto folder = std::make_unique<ModelFolder>("adze_folder_of_" + folder_.filename().string());
+  for (const auto& file : std::filesystem::directory_iterator(hugging_face())) {
+    std::filesystem::copy_file(file.path(), folder->path() / file.path().filename());
+  }
+  folder->write_weights("model.safetensors", folder_tensors(*gguf));
+  return folder;
 }
 
 // Without numbers for quantised weights, the file's weights are the model's own (gpt-oss was made in MXFP4).
@@ -243,6 +266,10 @@ Result<model::Model> GgufVariant::load(const model::ModelOptions& options) {
 OracleModel load_oracle(const Oracle& oracle, std::string_view type, const model::ModelOptions& options) {
   OracleModel loaded;
   const auto model = [&] {
+    if (!folder_of(type).empty() && !exists(oracle.hugging_face(type) / "model.safetensors")) {
+      loaded.folder = oracle.write_folder();
+      return model::Model::load(loaded.folder->path(), options);
+    }
     if (!folder_of(type).empty()) return model::Model::load(oracle.hugging_face(type), options);
     if (type != "F32") return model::Model::load(oracle.gguf(type), options);
     loaded.variant.emplace(oracle.gguf("BF16"));

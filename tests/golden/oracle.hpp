@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "base/result.hpp"
 #include "model/model.hpp"
+#include "support/model_folder.hpp"
 #include "support/safetensors_fixture.hpp"
 
 namespace adze::test {
@@ -61,6 +63,8 @@ class Oracle {
   std::filesystem::path gguf(std::string_view type) const;
   std::filesystem::path hugging_face(std::string_view type = "HF") const;  // the folder with config.json
   std::vector<std::int32_t> prompt(const std::string& name) const { return prompts_.at(name); }
+  // That folder where the oracle ships no weights for it: written from the GGUF file of the same weights.
+  std::unique_ptr<ModelFolder> write_folder() const;
   // Last logits: of the unquantised model for F32, BF16 and HF, else of the dequantised weights.
   std::vector<float> last_logits(std::string_view type, std::string_view prompt) const;
   // With the inputs of matrix products rounded to int8; nothing where the folder has none, or where its rounding ties
@@ -137,6 +141,7 @@ tensor::Shape vector(std::int64_t columns);
 // The file of a row, F32 included. Both must outlive what is loaded from them.
 struct OracleModel {
   std::optional<GgufVariant> variant;
+  std::unique_ptr<ModelFolder> folder;
   std::optional<model::Model> model;
 };
 OracleModel load_oracle(const Oracle& oracle, std::string_view type, const model::ModelOptions& options = {});

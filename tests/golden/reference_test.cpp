@@ -60,7 +60,10 @@ INSTANTIATE_TEST_SUITE_P(Folders, Reference,
                                          OracleRow{"llama-gqa-rope3", "HF"}, OracleRow{"mistral-swa", "HF"},
                                          OracleRow{"olmo2", "HF"}, OracleRow{"qwen3-dense", "HF"},
                                          OracleRow{"qwen3_5-kvdiff", "HF"}, OracleRow{"qwen3_5-dense", "HF_VLM"},
-                                         OracleRow{"gemma4-e2b", "HF_VLM"}),
+                                         OracleRow{"gemma4-e2b", "HF_VLM"}, OracleRow{"qwen3-moe", "HF"},
+                                         OracleRow{"qwen3-next", "HF"}, OracleRow{"qwen3_5-moe", "HF"},
+                                         OracleRow{"gemma4-moe", "HF"}, OracleRow{"gpt-oss", "HF"},
+                                         OracleRow{"gpt-oss", "HF_MXFP4"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 
 // The same weights under other rotations, against llama.cpp's float32 logits (the README says how they were made).

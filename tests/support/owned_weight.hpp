@@ -39,4 +39,24 @@ class OwnedWeight {
   tensor::TensorView view_;
 };
 
+// Rows first .. first + count of each of a weight's `slices` equal parts, as a weight whose parts lie apart.
+class SlicedWeight {
+ public:
+  SlicedWeight(const tensor::TensorView& whole, std::int64_t slices, std::int64_t first, std::int64_t count)
+      : view_(whole) {
+    for (std::int64_t i = 0; i < slices; ++i) starts_.push_back(whole.row(i * (whole.rows() / slices) + first));
+    view_.shape = {.dims = {slices, count, whole.columns(), 1}, .rank = 3};
+    view_.bytes = {};
+    view_.slices = starts_;
+  }
+  SlicedWeight(const SlicedWeight&) = delete;
+  SlicedWeight& operator=(const SlicedWeight&) = delete;
+
+  const tensor::TensorView* ref() const { return &view_; }
+
+ private:
+  std::vector<const std::byte*> starts_;
+  tensor::TensorView view_;
+};
+
 }  // namespace adze::test

@@ -222,18 +222,16 @@ void Mixture::gate_up(const ops::Experts& step, const Network& n, int expert, in
                       int member) {
   const ops::Experts::Weights& w = *n.weights;
   const auto act = gated_activation(step.activation).value();
-  const bool fused = w.gate_up != nullptr;
-  const std::int64_t gate_row = std::int64_t{n.index} * w.width * (fused ? 2 : 1);
-  const std::int64_t up_row = fused ? gate_row + w.width : gate_row;
+  const std::int64_t row = std::int64_t{n.index} * w.width;
   const auto bias = [&](ops::WeightRef b) {
     return b == nullptr ? nullptr : float_data(b) + std::ptrdiff_t{n.index} * w.width;
   };
   const ActivationBuffer& out = mixture_.activated;
   float* const first = out.row(first_row(expert));
-  const MatmulArgs gate = product_args(*n.gate, gate_row, w.width, bias(w.gate_bias), mixture_.input, expert, first,
+  const MatmulArgs gate = product_args(*n.gate, row, w.width, bias(w.gate_bias), mixture_.input, expert, first,
                                        out.stride, panel(member, 0));
   MatmulArgs up =
-      product_args(*n.up, up_row, w.width, bias(w.up_bias), mixture_.input, expert, nullptr, 0, panel(member, 1));
+      product_args(*n.up, row, w.width, bias(w.up_bias), mixture_.input, expert, nullptr, 0, panel(member, 1));
   const int column = group_begin * kGroupRows, columns = std::min(group_end * kGroupRows, w.width) - column;
   const bool together = n.gate->kernel == n.up->kernel;
   if (together) {

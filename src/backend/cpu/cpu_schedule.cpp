@@ -25,7 +25,7 @@ std::uint64_t weight_bytes(const CpuSchedule& schedule) {
     for (const BoundMatmul& m : d.matmuls) weights.insert(m.weight);
   }
   std::uint64_t bytes = 0;
-  for (const ops::WeightRef weight : weights) bytes += weight->bytes.size();
+  for (const ops::WeightRef weight : weights) bytes += weight->size_bytes();
   return bytes;
 }
 
@@ -141,14 +141,12 @@ class Builder {
       buffer.width = std::max(buffer.width, static_cast<int>(width));
       buffer.stride = padded16(buffer.width);
     };
-    const ops::WeightRef gate = w.gate_up != nullptr ? w.gate_up : w.gate;
-    const ops::WeightRef up = w.gate_up != nullptr ? w.gate_up : w.up;
-    ADZE_TRY_STATUS(add(dispatch, gate, w.gate_bias, &use.input));
-    ADZE_TRY_STATUS(add(dispatch, up, w.up_bias, &use.input));
+    ADZE_TRY_STATUS(add(dispatch, w.gate, w.gate_bias, &use.input));
+    ADZE_TRY_STATUS(add(dispatch, w.up, w.up_bias, &use.input));
     ADZE_TRY_STATUS(add(dispatch, w.down, w.down_bias, &use.activated));
     use.spare |=
         dispatch.matmuls[dispatch.matmuls.size() - 3].kernel != dispatch.matmuls[dispatch.matmuls.size() - 2].kernel;
-    widen(use.input, gate->columns());
+    widen(use.input, w.gate->columns());
     widen(use.input, w.down->rows() / w.count);
     widen(use.activated, w.width);
     return {};

@@ -22,6 +22,7 @@ using backend::Compute;
 using ops::ref::Rows;
 using tensor::DType;
 using test::OwnedWeight;
+using test::SlicedWeight;
 
 constexpr int kVocabulary = 61;
 
@@ -29,7 +30,7 @@ struct Case {
   const char* name;
   DType gate, up, down;
   int hidden, width, experts, used;
-  bool fused = false, biases = false;
+  bool fused = false, biases = false;  // fused: gate and up rows of an expert in one weight
   int shared_width = 0;
   DType shared = DType::f32;
   ops::Activation activation = ops::Activation::silu;
@@ -48,7 +49,9 @@ class Model {
     ops::Experts experts{.activation = c.activation, .slots = slots, .in = 1, .routes = 2, .out = 0};
     experts.routed = {.down = weight(c.down, c.experts * c.hidden, c.width), .count = c.experts, .width = c.width};
     if (c.fused) {
-      experts.routed.gate_up = weight(c.gate, c.experts * 2 * c.width, c.hidden);
+      const ops::WeightRef both = weight(c.gate, c.experts * 2 * c.width, c.hidden);
+      experts.routed.gate = part_of_each(both, c.experts, 0, c.width);
+      experts.routed.up = part_of_each(both, c.experts, c.width, c.width);
     } else {
       experts.routed.gate = weight(c.gate, c.experts * c.width, c.hidden);
       experts.routed.up = weight(c.up, c.experts * c.width, c.hidden);
@@ -89,6 +92,10 @@ class Model {
     weights_.push_back(std::make_unique<OwnedWeight>(type, rows, columns, values));
     return weights_.back()->ref();
   }
+  ops::WeightRef part_of_each(ops::WeightRef both, int experts, int first, int count) {
+    parts_.push_back(std::make_unique<SlicedWeight>(*both, experts, first, count));
+    return parts_.back()->ref();
+  }
   void add(ops::Step step) {
     plan_.steps.push_back(std::move(step));
     plan_.step_layers.push_back(0);
@@ -96,6 +103,7 @@ class Model {
 
   std::mt19937 random_{17};
   std::vector<std::unique_ptr<OwnedWeight>> weights_;
+  std::vector<std::unique_ptr<SlicedWeight>> parts_;
   ops::Plan plan_;
 };
 

@@ -13,6 +13,7 @@ Result<Hyperparameters> decoder_config(const ConfigReader& reader, std::span<con
   ADZE_TRY(Hyperparameters p, read_sizes(reader));
   ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
   ADZE_TRY(p.rope, read_rope(reader, p));
+  ADZE_TRY(p.attention_biases, reader.flag_or(folder_key::kAttentionBias, false));
   return p;
 }
 
@@ -54,13 +55,13 @@ std::vector<TensorRow> attention_tensors() {
   constexpr Dim hidden = Dim::hidden, query = Dim::query, key_value = Dim::key_value;
   return {
       {"blk.*.attn_q.weight", "model.layers.*.self_attn.q_proj.weight", query, hidden},
-      {"blk.*.attn_q.bias", "model.layers.*.self_attn.q_proj.bias", Dim::none, query, optional},
+      {"blk.*.attn_q.bias", "model.layers.*.self_attn.q_proj.bias", Dim::none, query, if_biased},
       {"blk.*.attn_k.weight", "model.layers.*.self_attn.k_proj.weight", key_value, hidden},
-      {"blk.*.attn_k.bias", "model.layers.*.self_attn.k_proj.bias", Dim::none, key_value, optional},
+      {"blk.*.attn_k.bias", "model.layers.*.self_attn.k_proj.bias", Dim::none, key_value, if_biased},
       {"blk.*.attn_v.weight", "model.layers.*.self_attn.v_proj.weight", key_value, hidden},
-      {"blk.*.attn_v.bias", "model.layers.*.self_attn.v_proj.bias", Dim::none, key_value, optional},
+      {"blk.*.attn_v.bias", "model.layers.*.self_attn.v_proj.bias", Dim::none, key_value, if_biased},
       {"blk.*.attn_output.weight", "model.layers.*.self_attn.o_proj.weight", hidden, query},
-      {"blk.*.attn_output.bias", "model.layers.*.self_attn.o_proj.bias", Dim::none, hidden, optional},
+      {"blk.*.attn_output.bias", "model.layers.*.self_attn.o_proj.bias", Dim::none, hidden, if_biased},
   };
 }
 
@@ -79,13 +80,15 @@ std::vector<TensorRow> expert_tensors() {
   constexpr Transform as_is = Transform::none;
   return {
       {"blk.*.ffn_gate_inp.weight", "model.layers.*.mlp.gate.weight", experts, hidden},
-      {"blk.*.ffn_gate_inp.bias", "", Dim::none, experts, optional},
-      {"blk.*.ffn_gate_exps.weight", "", width, hidden, required, as_is, experts},
-      {"blk.*.ffn_gate_exps.bias", "", Dim::none, width, optional, as_is, experts},
-      {"blk.*.ffn_up_exps.weight", "", width, hidden, required, as_is, experts},
-      {"blk.*.ffn_up_exps.bias", "", Dim::none, width, optional, as_is, experts},
-      {"blk.*.ffn_down_exps.weight", "", hidden, width, required, as_is, experts},
-      {"blk.*.ffn_down_exps.bias", "", Dim::none, hidden, optional, as_is, experts},
+      // The first of these before the two that it may stand for.
+      {"blk.*.ffn_gate_up_exps.weight", "model.layers.*.mlp.experts.gate_up_proj", Dim::fused_expert_width, hidden,
+       optional, as_is, experts},
+      {"blk.*.ffn_gate_exps.weight", "model.layers.*.mlp.experts.#.gate_proj.weight", width, hidden, unless_fused,
+       as_is, experts},
+      {"blk.*.ffn_up_exps.weight", "model.layers.*.mlp.experts.#.up_proj.weight", width, hidden, unless_fused, as_is,
+       experts},
+      {"blk.*.ffn_down_exps.weight", "model.layers.*.mlp.experts.#.down_proj.weight", hidden, width, required, as_is,
+       experts},
   };
 }
 
@@ -349,9 +352,13 @@ void DecoderWriter::run_experts(ops::BufferId out, bool add) {
                        .in = x_,
                        .routes = routes(),
                        .out = out};
-  experts.routed = {.gate = weight("blk.*.ffn_gate_exps", "weight"),
-                    .up = weight("blk.*.ffn_up_exps", "weight"),
-                    .gate_up = weight("blk.*.ffn_gate_up_exps", "weight"),
+  ops::WeightRef gate = weight("blk.*.ffn_gate_exps", "weight"), up = weight("blk.*.ffn_up_exps", "weight");
+  if (const ops::WeightRef both = weight("blk.*.ffn_gate_up_exps", "weight"); both != nullptr) {
+    gate = plan_.rows_of_each(both, 0, m.width);
+    up = plan_.rows_of_each(both, m.width, m.width);
+  }
+  experts.routed = {.gate = gate,
+                    .up = up,
                     .down = weight("blk.*.ffn_down_exps", "weight"),
                     .gate_bias = weight("blk.*.ffn_gate_exps", "bias"),
                     .up_bias = weight("blk.*.ffn_up_exps", "bias"),

@@ -23,7 +23,7 @@ std::vector<TensorRow> sandwich_tensors();       // these, and the norms behind 
 std::vector<TensorRow> attention_tensors();      // attn_q, attn_k, attn_v, attn_output
 std::vector<TensorRow> head_norm_tensors();      // norms over each head of q and k
 std::vector<TensorRow> gated_tensors();          // ffn_gate, ffn_up, ffn_down
-std::vector<TensorRow> expert_tensors();         // router, experts' gate, up and down, with biases where they are there
+std::vector<TensorRow> expert_tensors();         // router; experts' gate, up and down, the first two perhaps in one
 std::vector<TensorRow> shared_expert_tensors();  // gate, up and down of the shared expert, and its own gate
 std::vector<TensorRow> join(std::initializer_list<std::vector<TensorRow>> lists);
 // The same rows, where safetensors has norms around zero, and where GGUF has the rows of W_q and W_k permuted.

@@ -29,8 +29,6 @@
 namespace adze::model::family {
 namespace {
 
-constexpr std::string_view kKeysAsValues = "attention.keys_as_values";  // written by the import only
-constexpr std::string_view kTurnedPairs = "rope.turned_pairs";  // written by the import; GGUF has rope_freqs instead
 constexpr std::string_view kKnown[] = {"attention.sliding_window", "attention.sliding_window_pattern",
                                        "attention.shared_kv_layers", "final_logit_softcapping", "expert_count"};
 
@@ -44,8 +42,8 @@ Status read_sliding_layers(const ConfigReader& reader, Hyperparameters& p) {
   // Only full layers may use keys as values; GGUF says so by leaving W_v out.
   using enum LayerParameters::Values;
   LayerParameters::Values full_values = either;
-  if (reader.has(kKeysAsValues)) {
-    ADZE_TRY(const bool same, reader.metadata().get_bool(reader.full(kKeysAsValues)));
+  if (reader.has(folder_key::kKeysAsValues)) {
+    ADZE_TRY(const bool same, reader.flag_or(folder_key::kKeysAsValues, false));
     full_values = same ? keys : own;
   }
   for (std::size_t i = 0; i < p.layers.size(); ++i) {
@@ -93,7 +91,7 @@ Status share_keys_and_values(const ConfigReader& reader, Hyperparameters& p) {
 
 Result<Hyperparameters> config(const ConfigReader& reader) {
   ADZE_TRY(Hyperparameters p, decoder_config(reader, kKnown));
-  ADZE_TRY(const std::int64_t turned, reader.integer_or(kTurnedPairs, -1, {0, p.rope.dims / 2}));
+  ADZE_TRY(const std::int64_t turned, reader.integer_or(folder_key::kTurnedPairs, -1, {0, p.rope.dims / 2}));
   p.rope.turned_pairs = static_cast<int>(turned);
   p.rope.factors_are_scaling = false;
   ADZE_TRY_STATUS(read_sliding_layers(reader, p));
@@ -236,7 +234,7 @@ Status import_heads(ConfigImport& import) {
   std::vector<std::int64_t> heads;
   for (const bool slide : slides) heads.push_back(!slide && same.value_or(false) ? global : usual);
   import.write_integers("attention.head_count_kv", heads, kKvHeads);
-  import.write_boolean(kKeysAsValues, same.value_or(false), "attention_k_eq_v");
+  import.write_boolean(folder_key::kKeysAsValues, same.value_or(false), "attention_k_eq_v");
   return {};
 }
 
@@ -280,7 +278,7 @@ Status import_ropes(ConfigImport& import) {
   import.write_number("rope.freq_base", theta.value_or(1e6), kRopes);
   import.write_number("rope.freq_base_swa", local.value_or(1e4), kRopes);
   const double turned = part.value_or(0.25) * static_cast<double>(head_size) / 2.0;
-  import.write_integer(kTurnedPairs, static_cast<std::int64_t>(std::clamp(turned, -1.0, 1e6)), kRopes);
+  import.write_integer(folder_key::kTurnedPairs, static_cast<std::int64_t>(std::clamp(turned, -1.0, 1e6)), kRopes);
   return {};
 }
 
@@ -322,6 +320,7 @@ constexpr ImportRow kRows[] = {
     ignored_row("num_experts"),
     ignored_row("top_k_experts"),
     ignored_row("moe_intermediate_size"),
+    only_row("attention_bias", "false", "attention with biases"),
     ignored_row("vocab_size_per_layer_input"),  // the table's own shape is checked
     only_row("per_layer_config", "null", "sizes given layer by layer"),
     only_row("hidden_activation", R"("gelu_pytorch_tanh")", "another activation"),

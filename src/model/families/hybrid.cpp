@@ -7,7 +7,6 @@
 namespace adze::model::family {
 namespace {
 
-constexpr std::string_view kGroupedHeads = "ssm.grouped_value_heads";  // written by the import only
 constexpr const char* kDamaged = "the file is damaged or was made by a broken converter: download or convert it again";
 
 // Per layer of the file: the newer key, or every interval-th layer attends.
@@ -34,7 +33,7 @@ Result<ops::DeltaHeads> read_heads(const ConfigReader& reader, ops::DeltaHeads h
   heads.key_heads = static_cast<int>(key_heads);
   heads.value_heads = static_cast<int>(value_heads);
   // A folder has the heads as the model was trained, value heads side by side that share a key head.
-  ADZE_TRY(const bool grouped, reader.metadata().get_bool_or(reader.full(kGroupedHeads), false));
+  ADZE_TRY(const bool grouped, reader.flag_or(folder_key::kGroupedValueHeads, false));
   if (grouped) heads.tiled = false;
   heads.key_size = static_cast<int>(key_size);
   heads.value_size = static_cast<int>(inner / value_heads);
@@ -81,8 +80,6 @@ std::vector<TensorRow> hybrid_tensors(const ops::DeltaHeads& order) {
            {"blk.*.attn_k_norm.weight", "model.layers.*.self_attn.k_norm.weight", none, head},
            {"blk.*.attn_output.weight", "model.layers.*.self_attn.o_proj.weight", hidden, query},
            // Recurrent layers.
-           {"blk.*.attn_qkv.weight", "model.layers.*.linear_attn.in_proj_qkv.weight", Dim::delta_channels, hidden},
-           {"blk.*.attn_gate.weight", "model.layers.*.linear_attn.in_proj_z.weight", values, hidden},
            {"blk.*.ssm_conv1d.weight", "model.layers.*.linear_attn.conv1d.weight", Dim::delta_channels,
             Dim::convolution},
            {"blk.*.ssm_a", "model.layers.*.linear_attn.A_log", none, heads, Need::required, Transform::negative_exp},
@@ -90,9 +87,15 @@ std::vector<TensorRow> hybrid_tensors(const ops::DeltaHeads& order) {
            {"blk.*.ssm_norm.weight", "model.layers.*.linear_attn.norm.weight", none, Dim::delta_value},
            {"blk.*.ssm_out.weight", "model.layers.*.linear_attn.out_proj.weight", hidden, values},
        }});
-  if (order.gates_by_key_head) {
+  constexpr Dim channels = Dim::delta_channels;
+  if (order.gates_by_key_head) {  // a folder then has the projections grouped by key head as well
+    constexpr std::string_view kProjections = "model.layers.*.linear_attn.in_proj_qkvz.weight";
+    rows.push_back({"blk.*.attn_qkv.weight", kProjections, channels, hidden, Need::required, Transform::delta_qkv});
+    rows.push_back({"blk.*.attn_gate.weight", kProjections, values, hidden, Need::required, Transform::delta_z});
     rows.push_back({"blk.*.ssm_ba.weight", "model.layers.*.linear_attn.in_proj_ba.weight", Dim::delta_gates, hidden});
   } else {
+    rows.push_back({"blk.*.attn_qkv.weight", "model.layers.*.linear_attn.in_proj_qkv.weight", channels, hidden});
+    rows.push_back({"blk.*.attn_gate.weight", "model.layers.*.linear_attn.in_proj_z.weight", values, hidden});
     rows.push_back({"blk.*.ssm_beta.weight", "model.layers.*.linear_attn.in_proj_b.weight", heads, hidden});
     rows.push_back({"blk.*.ssm_alpha.weight", "model.layers.*.linear_attn.in_proj_a.weight", heads, hidden});
   }
@@ -112,8 +115,8 @@ Status import_delta_heads(ConfigImport& import) {
                 fmt::format("{}: {} value heads of {} values are not possible", import.config().file(), count, each),
                 kDamaged);
   }
-  import.write_integer("ssm.inner_size", each * count, kSize);
-  import.write_boolean(kGroupedHeads, true, kSize);
+  import.write_integer("ssm.inner_size", each * count, "linear_value_head_dim * linear_num_value_heads");
+  import.write_boolean(folder_key::kGroupedValueHeads, true, kSize);
   return {};
 }
 

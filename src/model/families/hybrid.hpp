@@ -16,6 +16,7 @@
 // GGUF files have 1 added to the norms (but for ssm_norm) and -exp(A_log) in ssm_a.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,20 @@ std::vector<TensorRow> hybrid_tensors(const ops::DeltaHeads& order);
 Status import_delta_heads(ConfigImport& import);
 Status import_recurrent_layers(ConfigImport& import);
 Status import_default_rotation(ConfigImport& import);
+
+// The rows of a config table that all of them have.
+inline constexpr std::array kHybridRows{
+    integer_row("linear_conv_kernel_dim", "ssm.conv_kernel", "4"),
+    integer_row("linear_num_key_heads", "ssm.group_count", "16"),
+    integer_row("linear_num_value_heads", "ssm.time_step_rank", "32"),
+    integer_row("linear_key_head_dim", "ssm.state_size", "128"),
+    computed_row("linear_value_head_dim", import_delta_heads),
+    computed_row("layer_types", import_recurrent_layers),
+    ignored_row("full_attention_interval"),
+    computed_row("partial_rotary_factor", import_default_rotation),
+    only_row("attn_output_gate", "true", "attention without an output gate"),
+    only_row("attention_bias", "false", "attention with biases"),
+};
 
 // From h to h and the x of the feed-forward part: the norms and what mixes positions.
 void hybrid_mixer(DecoderWriter& decoder);

@@ -68,9 +68,11 @@ constexpr std::array<std::string_view, 1> kArchitectures{"llama"};
 // Mistral's window holds for all layers; the GGUF of such a model does not tell of it.
 constexpr std::array<std::string_view, 1> kLlamaTypes{"llama"}, kMistralTypes{"mistral"};
 constexpr std::array kMistralRows{integer_row("sliding_window", "attention.sliding_window", "4096"),
-                                  integer_row("num_key_value_heads", "attention.head_count_kv", "8")};
+                                  integer_row("num_key_value_heads", "attention.head_count_kv", "8"),
+                                  ignored_row("attention_bias")};  // Mistral's code has none
+constexpr std::array kLlamaRows{only_row("mlp_bias", "false", "biases in the feed-forward part")};
 constexpr std::array kImports{
-    FamilyImport{.model_types = kLlamaTypes, .architecture = "llama", .rows = {}},
+    FamilyImport{.model_types = kLlamaTypes, .architecture = "llama", .rows = kLlamaRows},
     FamilyImport{.model_types = kMistralTypes, .architecture = "llama", .rows = kMistralRows},
 };
 

@@ -41,7 +41,8 @@ constexpr std::array<std::string_view, 1> kArchitectures{"phi3"};
 // original_max_position_embeddings matters to the rope scaling "longrope" only, which is refused.
 constexpr ImportRow kRows[] = {integer_row("sliding_window", "attention.sliding_window"),
                                number_row("rms_norm_eps", "attention.layer_norm_rms_epsilon", "1e-5"),
-                               ignored_row("original_max_position_embeddings")};
+                               ignored_row("original_max_position_embeddings"),
+                               ignored_row("attention_bias")};  // Phi-3's code has none
 constexpr std::array<std::string_view, 1> kModelTypes{"phi3"};
 constexpr std::array kImports{FamilyImport{.model_types = kModelTypes, .architecture = "phi3", .rows = kRows}};
 

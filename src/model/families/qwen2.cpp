@@ -32,7 +32,8 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 constexpr std::array<std::string_view, 1> kArchitectures{"qwen2"};
 
 constexpr ImportRow kRows[] = {computed_row("use_sliding_window", import_full_attention), ignored_row("sliding_window"),
-                               ignored_row("layer_types")};
+                               ignored_row("layer_types"),
+                               ignored_row("attention_bias")};  // of Qwen2: q, k and v have biases always
 constexpr std::array<std::string_view, 1> kModelTypes{"qwen2"};
 constexpr std::array kImports{FamilyImport{.model_types = kModelTypes, .architecture = "qwen2", .rows = kRows}};
 

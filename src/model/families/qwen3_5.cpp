@@ -35,20 +35,9 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 
 constexpr std::array<std::string_view, 1> kArchitectures{"qwen35"};
 
-constexpr ImportRow kRows[] = {
-    integer_row("linear_conv_kernel_dim", "ssm.conv_kernel", "4"),
-    integer_row("linear_num_key_heads", "ssm.group_count", "16"),
-    integer_row("linear_num_value_heads", "ssm.time_step_rank", "32"),
-    integer_row("linear_key_head_dim", "ssm.state_size", "128"),
-    computed_row("linear_value_head_dim", import_delta_heads),
-    computed_row("layer_types", import_recurrent_layers),
-    ignored_row("full_attention_interval"),
-    computed_row("partial_rotary_factor", import_default_rotation),
-    only_row("attn_output_gate", "true", "attention without an output gate"),
-};
 constexpr std::array<std::string_view, 1> kModelTypes{"qwen3_5_text"};
 constexpr std::array kImports{
-    FamilyImport{.model_types = kModelTypes, .architecture = "qwen35", .rows = kRows, .head_size = 256}};
+    FamilyImport{.model_types = kModelTypes, .architecture = "qwen35", .rows = kHybridRows, .head_size = 256}};
 
 }  // namespace
 

@@ -34,6 +34,20 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 
 constexpr std::array<std::string_view, 1> kArchitectures{"qwen3moe"};
 
+constexpr ImportRow kRows[] = {
+    integer_row("num_experts", "expert_count", "128", "num_local_experts"),
+    integer_row("num_experts_per_tok", "expert_used_count", "8"),
+    integer_row("moe_intermediate_size", "expert_feed_forward_length", "768"),
+    boolean_row("norm_topk_prob", "expert_weights_norm", "false"),
+    only_row("decoder_sparse_step", "1", "experts in some layers only"),
+    only_row("mlp_only_layers", "[]", "experts in some layers only"),
+    computed_row("use_sliding_window", import_full_attention),
+    ignored_row("sliding_window"),
+    ignored_row("layer_types"),
+};
+constexpr std::array<std::string_view, 1> kModelTypes{"qwen3_moe"};
+constexpr std::array kImports{FamilyImport{.model_types = kModelTypes, .architecture = "qwen3moe", .rows = kRows}};
+
 }  // namespace
 
 extern const Family kQwen3Moe;
@@ -42,6 +56,7 @@ const Family kQwen3Moe{.name = "qwen3-moe",
                        .summary = "Qwen3 with a mixture of experts",
                        .config = config,
                        .tensors = tensors,
-                       .forward = forward};
+                       .forward = forward,
+                       .imports = kImports};
 
 }  // namespace adze::model::family

@@ -45,6 +45,7 @@ constexpr ImportRow kRows[] = {computed_row("no_rope_layers", check_no_rope_laye
                                computed_row("use_sliding_window", import_full_attention),
                                ignored_row("sliding_window"),
                                ignored_row("layer_types"),
+                               only_row("mlp_bias", "false", "biases in the feed-forward part"),
                                boolean_row("tie_word_embeddings", "tie_word_embeddings", "true")};
 constexpr std::array<std::string_view, 1> kModelTypes{"smollm3"};
 constexpr std::array kImports{FamilyImport{.model_types = kModelTypes, .architecture = "smollm3", .rows = kRows}};

@@ -28,8 +28,12 @@ Result<ModelSource> open_folder(const std::filesystem::path& folder, MapOptions 
   format::GgufWriter metadata;
   ADZE_TRY(ImportedConfig imported, import_config(*config, metadata));
   metadata.add_string("general.name", folder_name(folder));
+  // Shapes of GGUF files may follow from the vocabulary instead; those of folders do not. Longer keys come first.
+  imported.sources.emplace(imported.sources.begin(),
+                           fmt::format("{}.vocab_size or tokenizer.ggml.tokens", imported.architecture),
+                           "config.json's vocab_size");
   ADZE_TRY(const auto generation, read_folder_json(folder, "generation_config.json"));
-  if (generation) ADZE_TRY_STATUS(import_generation_config(*generation, metadata));
+  if (generation) ADZE_TRY_STATUS(import_generation_config(*generation, metadata, imported.sources));
   ADZE_TRY(const auto chat_template, folder_chat_template(folder));
   if (chat_template) metadata.add_string("tokenizer.chat_template", *chat_template);
 
@@ -68,8 +72,13 @@ Result<ModelSource> open_model_source(const std::filesystem::path& path, MapOpti
 }
 
 Error in_words_of(const std::vector<std::pair<std::string, std::string>>& key_sources, Error error) {
-  for (const auto& [key, source] : key_sources)
-    replace_word(error.message, key, fmt::format("config.json's {}", source));
+  for (const auto& [key, source] : key_sources) {
+    for (std::string* text : {&error.message, &error.hint}) {
+      replace_word(*text, fmt::format("the metadata key {}", key), source);
+      replace_word(*text, fmt::format("metadata key '{}'", key), source);
+      replace_word(*text, key, source);
+    }
+  }
   return error;
 }
 

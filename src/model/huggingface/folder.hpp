@@ -14,8 +14,9 @@ namespace adze::model {
 
 struct ModelSource {
   format::WeightStore store;
-  std::vector<std::pair<std::string, std::string>> key_sources{};  // metadata key -> config.json's, for messages
-  std::vector<std::string> notes{};                                // for people
+  std::vector<std::pair<std::string, std::string>>
+      key_sources{};                 // metadata key -> "config.json's head_dim", for messages
+  std::vector<std::string> notes{};  // for people
 };
 
 // A GGUF file, or a Hugging Face folder whose config.json is imported. Errors: those of WeightStore::open, of

@@ -28,6 +28,7 @@ constexpr ImportRow kShared[] = {
     integer_row("vocab_size", "vocab_size"),
     number_row("rms_norm_eps", "attention.layer_norm_rms_epsilon", "1e-6"),
     boolean_row("tie_word_embeddings", "tie_word_embeddings", "false"),
+    boolean_row("attention_bias", folder_key::kAttentionBias, "false"),
     computed_row("head_dim",
                  [](ConfigImport& import) -> Status {
                    ADZE_TRY(const std::int64_t size, import.head_size());
@@ -45,12 +46,10 @@ constexpr ImportRow kShared[] = {
     only_row("add_cross_attention", "false", "cross attention"),
 };
 
-// Of every configuration class, or of tools: none changes what a decoder computes. attention_bias and mlp_bias say
-// which biases there are, and so do the tensors.
+// Of every configuration class, or of tools: none changes what a decoder computes.
 constexpr std::string_view kHarmless[] = {"_attn_implementation_autoset",
                                           "_name_or_path",
                                           "architectures",
-                                          "attention_bias",
                                           "attention_dropout",
                                           "auto_map",
                                           "bos_token_id",
@@ -68,12 +67,14 @@ constexpr std::string_view kHarmless[] = {"_attn_implementation_autoset",
                                           "num_labels",
                                           "output_attentions",
                                           "output_hidden_states",
+                                          "output_router_logits",
                                           "pad_token_id",
                                           "pretraining_tp",
                                           "problem_type",
                                           "resid_pdrop",
                                           "return_dict",
                                           "rope_pct",
+                                          "router_aux_loss_coef",
                                           "sep_token_id",
                                           "task_specific_params",
                                           "text_config",
@@ -83,13 +84,14 @@ constexpr std::string_view kHarmless[] = {"_attn_implementation_autoset",
                                           "unsloth_version",
                                           "use_cache"};
 
-// Which quantisation a checkpoint is in, by its own name; empty: none.
+// Which quantisation a checkpoint is in, by its own name; empty: none, or MXFP4, whose tensors are seen by their names.
 Result<std::string> quantisation(const JsonObject& config) {
   for (const std::string_view key : {"quantization_config", "quantization", "compression_config"}) {
     if (!config.has(key)) continue;
     if (key == "quantization") return std::string("MLX quantization");
     ADZE_TRY(const auto object, config.object(key));
     ADZE_TRY(const auto method, object->text("quant_method"));
+    if (key == "quantization_config" && method == "mxfp4") continue;
     return fmt::format("{} ({})", method ? printable(*method) : "quantized weights", key);
   }
   return std::string();
@@ -115,8 +117,10 @@ Found find_import(std::string_view model_type) {
 }
 
 const ImportRow* find_row(std::span<const ImportRow> rows, std::string_view key) {
-  const auto* const found = std::ranges::find(rows, key, &ImportRow::key).base();
-  return found == rows.data() + rows.size() ? nullptr : found;
+  for (const ImportRow& row : rows) {
+    if (row.key == key || (!row.alias.empty() && row.alias == key)) return &row;
+  }
+  return nullptr;
 }
 
 bool lists(std::string_view values, std::string_view value) {
@@ -138,21 +142,25 @@ Status import_row(ConfigImport& import, const ImportRow& row, const JsonObject& 
   }
   // The default is read like a value of the file.
   std::optional<JsonObject> defaults;
-  if (!from.has(row.key)) {
-    if (row.otherwise.empty() || from.contains(row.key)) return {};  // null says "none"
-    ADZE_TRY(defaults, JsonObject::parse(fmt::format("{{\"{}\":{}}}", row.key, row.otherwise), from.file()));
+  const std::string_view key = !row.alias.empty() && !from.has(row.key) && from.has(row.alias) ? row.alias : row.key;
+  if (!from.has(key)) {
+    if (row.otherwise.empty() || from.contains(key)) {  // null says "none"
+      import.note(row.target, key);
+      return {};
+    }
+    ADZE_TRY(defaults, JsonObject::parse(fmt::format("{{\"{}\":{}}}", key, row.otherwise), from.file()));
   }
   const JsonObject& object = defaults ? *defaults : from;
   if (row.action == integer) {
-    ADZE_TRY(const auto values, object.integers(row.key));
-    object.is_array(row.key) ? import.write_integers(row.target, *values, row.key)
-                             : import.write_integer(row.target, values->front(), row.key);
+    ADZE_TRY(const auto values, object.integers(key));
+    object.is_array(key) ? import.write_integers(row.target, *values, key)
+                         : import.write_integer(row.target, values->front(), key);
   } else if (row.action == number) {
-    ADZE_TRY(const auto value, object.number(row.key));
-    import.write_number(row.target, *value, row.key);
+    ADZE_TRY(const auto value, object.number(key));
+    import.write_number(row.target, *value, key);
   } else {
-    ADZE_TRY(const auto value, object.boolean(row.key));
-    import.write_boolean(row.target, *value, row.key);
+    ADZE_TRY(const auto value, object.boolean(key));
+    import.write_boolean(row.target, *value, key);
   }
   return {};
 }
@@ -164,8 +172,9 @@ std::string ConfigImport::full(std::string_view target) const {
 }
 
 std::string ConfigImport::note(std::string_view target, std::string_view source) {
-  sources_.emplace_back(full(target), source);
-  return full(target);
+  std::string key = full(target);
+  sources_.emplace_back(key, fmt::format("{}'s {}", config_.file(), source));
+  return key;
 }
 
 void ConfigImport::write_integers(std::string_view target, std::span<const std::int64_t> values,
@@ -288,7 +297,8 @@ Result<ImportedConfig> import_config(const JsonObject& config, format::GgufWrite
   return imported;
 }
 
-Status import_generation_config(const JsonObject& config, format::GgufWriter& out) {
+Status import_generation_config(const JsonObject& config, format::GgufWriter& out,
+                                std::vector<std::pair<std::string, std::string>>& sources) {
   ADZE_TRY(const auto sample, config.boolean("do_sample"));
   if (sample && !*sample) return {};
   constexpr std::pair<std::string_view, std::string_view> kNumbers[] = {
@@ -296,12 +306,18 @@ Status import_generation_config(const JsonObject& config, format::GgufWriter& ou
       {"top_p", "general.sampling.top_p"},
       {"min_p", "general.sampling.min_p"},
       {"repetition_penalty", "general.sampling.penalty_repeat"}};
+  const auto note = [&](std::string_view target, std::string_view key) {
+    sources.emplace_back(target, fmt::format("{}'s {}", config.file(), key));
+  };
   for (const auto& [key, target] : kNumbers) {
+    note(target, key);
     ADZE_TRY(const auto value, config.number(key));
     if (value) out.add_f32(target, static_cast<float>(*value));
   }
+  constexpr std::string_view kTopK = "general.sampling.top_k";
+  note(kTopK, "top_k");
   ADZE_TRY(const auto top_k, config.integer("top_k"));
-  if (top_k) out.add_i64("general.sampling.top_k", *top_k);
+  if (top_k) out.add_i64(kTopK, *top_k);
   return {};
 }
 

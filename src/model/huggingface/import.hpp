@@ -6,6 +6,8 @@
 // what the model computes.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -38,10 +40,18 @@ struct ImportRow {
   std::string_view otherwise{};  // where the key is absent: its default in transformers, as JSON; empty: none
   std::string_view what{};       // for `only`: what another value would ask for
   Status (*function)(ConfigImport&) = nullptr;
+  std::string_view alias{};  // another spelling of the key, read where this one is absent
 };
 
-constexpr ImportRow integer_row(std::string_view key, std::string_view target, std::string_view otherwise = {}) {
-  return {.key = key, .action = ImportRow::Action::integer, .target = target, .otherwise = otherwise};
+constexpr ImportRow integer_row(std::string_view key, std::string_view target, std::string_view otherwise = {},
+                                std::string_view alias = {}) {
+  return {.key = key,
+          .action = ImportRow::Action::integer,
+          .target = target,
+          .otherwise = otherwise,
+          .what = {},
+          .function = nullptr,
+          .alias = alias};
 }
 constexpr ImportRow number_row(std::string_view key, std::string_view target, std::string_view otherwise = {}) {
   return {.key = key, .action = ImportRow::Action::number, .target = target, .otherwise = otherwise};
@@ -55,6 +65,14 @@ constexpr ImportRow only_row(std::string_view key, std::string_view values, std:
 constexpr ImportRow ignored_row(std::string_view key) { return {.key = key}; }
 constexpr ImportRow computed_row(std::string_view key, Status (*function)(ConfigImport&)) {
   return {.key = key, .action = ImportRow::Action::compute, .function = function};
+}
+
+// Two tables one behind the other.
+template <std::size_t A, std::size_t B>
+constexpr std::array<ImportRow, A + B> join_rows(const std::array<ImportRow, A>& a, const std::array<ImportRow, B>& b) {
+  std::array<ImportRow, A + B> rows;
+  std::copy(b.begin(), b.end(), std::copy(a.begin(), a.end(), rows.begin()));
+  return rows;
 }
 
 // How the models of some model_types are imported. A row wins over the shared row of its key (see import.cpp).
@@ -85,12 +103,12 @@ class ConfigImport {
   // head_dim, or what stands for it in this family. Errors: corrupt_file.
   Result<std::int64_t> head_size() const;
 
-  // Metadata key -> config key of everything written.
+  // For messages about a metadata key: it comes from this config key, or would. Returns the full metadata key.
+  std::string note(std::string_view target, std::string_view source);
+  // Metadata key -> "config.json's head_dim".
   std::vector<std::pair<std::string, std::string>>& sources() { return sources_; }
 
  private:
-  std::string note(std::string_view target, std::string_view source);
-
   const format::JsonObject& config_;
   const FamilyImport& family_;
   format::GgufWriter& out_;
@@ -99,7 +117,7 @@ class ConfigImport {
 
 struct ImportedConfig {
   std::string architecture;
-  std::vector<std::pair<std::string, std::string>> sources;  // metadata key -> config key
+  std::vector<std::pair<std::string, std::string>> sources;  // metadata key -> "config.json's head_dim"
   std::vector<std::string> unknown;                          // keys that no table lists
 };
 
@@ -107,8 +125,10 @@ struct ImportedConfig {
 // found in it). Errors: unsupported_architecture (the model_type, saying which there are), unsupported_feature (a
 // setting by name, a quantisation by name), corrupt_file (a value of the wrong kind).
 Result<ImportedConfig> import_config(const format::JsonObject& config, format::GgufWriter& out);
-// general.sampling.* from generation_config.json; nothing where that says do_sample: false.
-Status import_generation_config(const format::JsonObject& config, format::GgufWriter& out);
+// general.sampling.* from generation_config.json; nothing where that says do_sample: false. `sources` as above,
+// appended.
+Status import_generation_config(const format::JsonObject& config, format::GgufWriter& out,
+                                std::vector<std::pair<std::string, std::string>>& sources);
 
 // An error that names the setting, its value and what it asks for: unsupported_feature.
 tl::unexpected<Error> refuse_setting(const ConfigImport& import, std::string_view key, std::string_view what);

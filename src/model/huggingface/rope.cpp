@@ -8,6 +8,7 @@
 
 #include "format/metadata.hpp"
 #include "model/huggingface/import.hpp"
+#include "model/hyperparameters.hpp"
 
 namespace adze::model {
 namespace {
@@ -30,7 +31,7 @@ Status import_yarn(ConfigImport& import, const JsonObject& rope, double factor, 
                    std::string_view suffix) {
   const auto key = [&](std::string_view name) { return fmt::format("rope.scaling.{}{}", name, suffix); };
   ADZE_TRY(const auto truncate, rope.boolean("truncate"));
-  if (truncate && !*truncate) return unsupported(rope, "a YaRN ramp between pairs (truncate: false)");
+  import.write_boolean(fmt::format("{}{}", folder_key::kRoundRamp, suffix), truncate.value_or(true), source);
   ADZE_TRY(const auto fast, rope.number("beta_fast"));
   ADZE_TRY(const auto slow, rope.number("beta_slow"));
   if (fast) import.write_number(key("yarn_beta_fast"), *fast, source);

@@ -51,11 +51,13 @@ std::vector<double> probabilities(Route::Scoring scoring, std::vector<double> s)
   ADZE_CHECK(false, "scoring {}", static_cast<int>(scoring));
 }
 
-// One product with expert e of a [E, n, m] weight: rows first .. first + count of its n rows.
-std::vector<double> multiply_rows(const tensor::TensorView& weight, std::int64_t first, int count, WeightRef bias,
-                                  int expert, std::span<const float> x) {
-  std::vector<double> y(static_cast<std::size_t>(count));
-  for (int r = 0; r < count; ++r) y[static_cast<std::size_t>(r)] = dot(row_of(weight, first + r), x);
+// One product with expert e of a [E, n, m] weight.
+std::vector<double> multiply(const tensor::TensorView& weight, int rows, WeightRef bias, int expert,
+                             std::span<const float> x) {
+  std::vector<double> y(static_cast<std::size_t>(rows));
+  for (int r = 0; r < rows; ++r) {
+    y[static_cast<std::size_t>(r)] = dot(row_of(weight, std::int64_t{expert} * rows + r), x);
+  }
   if (bias != nullptr) {
     const std::vector<double> b = row_of(*bias, expert);
     ADZE_CHECK(b.size() == y.size(), "a bias of {} for {} outputs", b.size(), y.size());
@@ -66,15 +68,12 @@ std::vector<double> multiply_rows(const tensor::TensorView& weight, std::int64_t
 
 std::vector<double> feed_forward(const Experts::Weights& w, Activation activation, int expert,
                                  std::span<const float> x) {
-  const int width = w.width;
-  const bool fused = w.gate_up != nullptr;
-  const std::int64_t first = std::int64_t{expert} * width * (fused ? 2 : 1);
-  const auto gate = multiply_rows(fused ? *w.gate_up : *w.gate, first, width, w.gate_bias, expert, x);
-  const auto up = multiply_rows(fused ? *w.gate_up : *w.up, fused ? first + width : first, width, w.up_bias, expert, x);
+  const auto gate = multiply(*w.gate, w.width, w.gate_bias, expert, x);
+  const auto up = multiply(*w.up, w.width, w.up_bias, expert, x);
   std::vector<float> inner(gate.size());
   for (std::size_t i = 0; i < inner.size(); ++i) inner[i] = static_cast<float>(gated(activation, gate[i], up[i]));
   const auto outputs = static_cast<int>(w.down->rows() / w.count);
-  return multiply_rows(*w.down, std::int64_t{expert} * outputs, outputs, w.down_bias, expert, inner);
+  return multiply(*w.down, outputs, w.down_bias, expert, inner);
 }
 
 }  // namespace

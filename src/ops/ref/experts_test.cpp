@@ -10,6 +10,7 @@ namespace adze::ops::ref {
 namespace {
 
 using test::OwnedWeight;
+using test::SlicedWeight;
 
 // Logits ln 1, ln 2, ln 4, ln 1 for x = 1: probabilities 1/8, 1/4, 1/2, 1/8.
 const std::vector<float> kLogits{0.0f, std::log(2.0f), std::log(4.0f), 0.0f};
@@ -104,13 +105,14 @@ TEST(RefExperts, BiasesAreWeighedWithTheRest) {
   EXPECT_FLOAT_EQ(out[1][0], 7200);
 }
 
-TEST(RefExperts, GateAndUpInOneWeightMeanTheSame) {
+TEST(RefExperts, GateAndUpOfEachExpertMayLieInOneWeight) {
   Two two;
   const Rows in(1, 1, {2}), routes(1, 4, {0, 1, 0.5f, 0.25f});
   Rows apart(1, 1), together(1, 1);
   experts(two.step, in, routes, apart);
-  two.step.routed.gate = two.step.routed.up = nullptr;
-  two.step.routed.gate_up = two.gate_up.ref();
+  const SlicedWeight gate(*two.gate_up.ref(), 2, 0, 1), up(*two.gate_up.ref(), 2, 1, 1);
+  two.step.routed.gate = gate.ref();
+  two.step.routed.up = up.ref();
   experts(two.step, in, routes, together);
   EXPECT_EQ(apart.values, together.values);
 }

@@ -28,6 +28,19 @@ inline void dequantise(const MXFP4& block, float* out) {
   }
 }
 
+// The block of 32 values that others (OpenAI's checkpoints, MLX) store as a scale and 16 bytes of neighbours: byte i
+// has value 2i in its low nibble, value 2i + 1 in the high one.
+inline MXFP4 mxfp4_from_neighbours(std::uint8_t e, const std::byte* pairs) {
+  MXFP4 block{.e = e, .qs = {}};
+  const auto at = [&](int i) { return std::to_integer<unsigned>(pairs[i]); };
+  for (int i = 0; i < 8; ++i) {
+    const unsigned low = at(i), high = at(i + 8);
+    block.qs[2 * i] = static_cast<std::uint8_t>((low & 15u) | (high & 15u) << 4);
+    block.qs[2 * i + 1] = static_cast<std::uint8_t>(low >> 4 | (high & 0xf0u));
+  }
+  return block;
+}
+
 inline void quantise(const float* in, MXFP4& block) {
   // The largest FP4 value is 6 = 1.5 * 2^2: the scale is the power of two that leaves the largest magnitude below 8.
   // float32 log2 on purpose: just below a power of two it rounds up, and so does the reference.
