@@ -18,6 +18,7 @@ IMPORTS = {
     "base": set(),
     "tensor": {"base"},
     "format": {"base", "tensor"},
+    "quantise": {"base", "tensor", "format"},
     "text": {"base", "tensor"},
     "hub": {"base", "format"},
     "ops": {"base", "tensor"},
@@ -28,7 +29,7 @@ IMPORTS = {
     "spec": {"base", "tensor", "ops", "model"},
     "tune": {"base", "tensor", "ops", "model", "backend"},
     "engine": {"base", "tensor", "ops", "model", "format", "text", "backend", "cache", "sample", "spec", "adze"},
-    "cli": {"base", "tensor", "format", "text", "hub", "model", "backend", "engine", "adze"},
+    "cli": {"base", "tensor", "format", "quantise", "text", "hub", "model", "backend", "engine", "adze"},
     "adze": {"base"},
 }
 

@@ -19,6 +19,7 @@ extern const Command kRemove;
 extern const Command kConfig;
 extern const Command kDoctor;
 extern const Command kPerplexity;
+extern const Command kQuantize;
 extern const Command kBench;
 extern const Command kMan;
 extern const Command kCompletion;

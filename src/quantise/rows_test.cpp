@@ -1,0 +1,67 @@
+#include "quantise/rows.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace adze::quantise {
+namespace {
+
+constexpr std::int64_t kRows = 300, kColumns = 256;
+
+std::vector<float> values() {
+  std::vector<float> v(kRows * kColumns);
+  for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(static_cast<float>(i) * 0.37f);
+  return v;
+}
+
+tensor::TensorView view(const std::vector<float>& v) {
+  return {"blk.0.ffn_down_exps.weight", tensor::DType::f32,
+          tensor::Shape{.dims = {3, kRows / 3, kColumns, 1}, .rank = 3}, std::as_bytes(std::span(v))};
+}
+
+TEST(QuantiseRows, EachMatrixHasItsOwnImportanceAndThreadsChangeNothing) {
+  const std::vector<float> v = values();
+  std::vector<float> importance(3 * kColumns);
+  for (std::size_t i = 0; i < importance.size(); ++i) importance[i] = 1.0f + static_cast<float>((i * i) % 97);
+  const std::size_t row_bytes = tensor::row_bytes(tensor::DType::q3_k, kColumns);
+  std::vector<std::byte> expected(kRows * row_bytes);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    tensor::quantise_row(tensor::DType::q3_k, v.data() + r * kColumns,
+                         expected.data() + static_cast<std::size_t>(r) * row_bytes, kColumns,
+                         importance.data() + r / (kRows / 3) * kColumns);
+  }
+  for (const int threads : {1, 3}) {
+    std::vector<std::byte> got(expected.size());
+    ASSERT_TRUE(quantise_rows(view(v), 0, kRows, tensor::DType::q3_k, importance, threads, got.data()));
+    EXPECT_EQ(got, expected) << threads << " threads";
+  }
+  std::vector<std::byte> part(7 * row_bytes);
+  ASSERT_TRUE(quantise_rows(view(v), 98, 7, tensor::DType::q3_k, importance, 2, part.data()));
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), expected.begin() + static_cast<std::ptrdiff_t>(98 * row_bytes)));
+}
+
+TEST(QuantiseRows, AValueThatIsNotFiniteIsRefused) {
+  std::vector<float> v = values();
+  v[1000] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<std::byte> got(kRows * tensor::row_bytes(tensor::DType::q8_0, kColumns));
+  const Status status = quantise_rows(view(v), 0, kRows, tensor::DType::q8_0, {}, 2, got.data());
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::corrupt_file);
+  EXPECT_THAT(status.error().message, ::testing::HasSubstr("'blk.0.ffn_down_exps.weight'"));
+}
+
+TEST(ProduceAs, HandsOnWhatHasTheTypeAlready) {
+  const std::vector<float> v = values();
+  std::vector<std::byte> got;
+  ASSERT_TRUE(produce_as(view(v), tensor::DType::f32, {}, 1, [&](std::span<const std::byte> bytes) -> Status {
+    got.insert(got.end(), bytes.begin(), bytes.end());
+    return {};
+  }));
+  EXPECT_TRUE(std::ranges::equal(got, std::as_bytes(std::span(v))));
+}
+
+}  // namespace
+}  // namespace adze::quantise
