@@ -54,13 +54,17 @@ struct Batch {
   std::span<const SequencePages> sequences;
 };
 
-// One dispatch of the schedule: the steps it covers and the kernel chosen for them, with the reason.
+// One dispatch of the schedule: the steps it covers and the kernel chosen for them, with the reasons. A step whose
+// parts are shared among threads in several ways stands in several dispatches.
 struct DispatchInfo {
-  std::string name;                   // "norm", "project", "attend" ...
+  std::string name;                   // "Project + AttentionPrep", "Experts (gate, up)" ...
   int first_step = 0, last_step = 0;  // inclusive, indices into Plan::steps
-  int layer = -1;
-  std::string kernel;  // "q4_1 x int8, 16 rows, avx512_vnni"
-  std::string reason;
+  int layer = -1;                     // of the first step
+  std::string kernel;                 // "q4_1 x int8/32, avx512_vnni"
+  std::string reason;                 // for the kernel
+  std::string together;               // why the steps stand together; empty for a single one
+  // Times that all threads meet, the end included: for one row, and for the many of a prompt.
+  int barriers = 1, barriers_of_many_rows = 1;
 };
 
 struct Schedule {

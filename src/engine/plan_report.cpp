@@ -89,12 +89,34 @@ std::string step_line(const ops::Plan& plan, std::size_t s) {
 }
 
 std::string dispatch_text(const ops::Plan& plan, const backend::DispatchInfo& dispatch) {
-  std::string out = fmt::format("  {:<16} {}", dispatch.name, dispatch.kernel);
+  std::string out = fmt::format("  {:<24} {}", dispatch.name, dispatch.kernel);
   if (!dispatch.reason.empty()) out += fmt::format("  ({})", dispatch.reason);
   out += '\n';
+  if (!dispatch.together.empty()) out += fmt::format("    together: {}\n", dispatch.together);
   for (int s = dispatch.first_step; s <= dispatch.last_step; ++s) out += step_line(plan, static_cast<std::size_t>(s));
   return out;
 }
+
+// Neighbouring dispatches of one layer, or outside the layers.
+struct Section {
+  int first = 0, last = 0;  // layers; several that read alike are told once
+  int dispatches = 0, barriers = 0, barriers_of_many_rows = 0;
+  std::string text;
+
+  void add(const ops::Plan& plan, const backend::DispatchInfo& dispatch) {
+    ++dispatches;
+    barriers += dispatch.barriers;
+    barriers_of_many_rows += dispatch.barriers_of_many_rows;
+    text += dispatch_text(plan, dispatch);
+  }
+  std::string title() const {
+    const std::string layers = first < 0       ? std::string("outside the layers")
+                               : first == last ? fmt::format("layer {}", first)
+                                               : fmt::format("layers {} to {}, each", first, last);
+    return fmt::format("\n{}: {} dispatch{}, {} barrier{} for one row, {} for many\n", layers, dispatches,
+                       dispatches == 1 ? "" : "es", barriers, barriers == 1 ? "" : "s", barriers_of_many_rows);
+  }
+};
 
 Json weight_json(const tensor::TensorView& weight) {
   Json shape = Json::array();
@@ -134,32 +156,19 @@ std::string plan_text(const ModelInfo& info, const ops::Plan& plan, const backen
                      format_bytes(info.kv_bytes_per_token), format_bytes(memory.kv_bytes_reserved), info.context);
   if (memory.bytes_per_slot > 0) out += fmt::format(", recurrent state {}", format_bytes(memory.bytes_per_slot));
   out += '\n';
-  // Neighbouring layers whose text is the same are told once.
-  struct Section {
-    int first = 0, last = 0;
-    std::string text;
-  };
   std::vector<Section> sections;
   for (const backend::DispatchInfo& dispatch : schedule.dispatches) {
     if (sections.empty() || sections.back().last != dispatch.layer) {
       sections.push_back({.first = dispatch.layer, .last = dispatch.layer, .text = {}});
     }
-    sections.back().text += dispatch_text(plan, dispatch);
+    sections.back().add(plan, dispatch);
   }
   for (std::size_t i = 0; i < sections.size();) {
-    std::size_t j = i + 1;
-    while (j < sections.size() && sections[j].text == sections[i].text && sections[i].first >= 0) ++j;
-    const int first = sections[i].first;
-    const int last = sections[j - 1].last;
-    if (first < 0) {
-      out += "\noutside the layers\n";
-    } else if (first == last) {
-      out += fmt::format("\nlayer {}\n", first);
-    } else {
-      out += fmt::format("\nlayers {} to {}, each\n", first, last);
+    Section told = sections[i];
+    for (++i; i < sections.size() && sections[i].text == told.text && told.first >= 0; ++i) {
+      told.last = sections[i].last;
     }
-    out += sections[i].text;
-    i = j;
+    out += told.title() + told.text;
   }
   return out;
 }
@@ -173,7 +182,10 @@ std::string plan_json(const ModelInfo& info, const ops::Plan& plan, const backen
                           {"first_step", d.first_step},
                           {"last_step", d.last_step},
                           {"kernel", d.kernel},
-                          {"reason", d.reason}});
+                          {"reason", d.reason},
+                          {"together", d.together},
+                          {"barriers", d.barriers},
+                          {"barriers_of_many_rows", d.barriers_of_many_rows}});
   }
   Json steps = Json::array();
   for (std::size_t s = 0; s < plan.steps.size(); ++s) steps.push_back(step_json(plan, s));

@@ -9,7 +9,8 @@
 
 namespace adze::engine {
 
-// Steps with their weights and kernels; layers that read alike are told once.
+// Dispatches with their steps, weights and kernels, and how often the threads meet; layers that read alike are told
+// once.
 std::string plan_text(const ModelInfo& info, const ops::Plan& plan, const backend::Schedule& schedule,
                       const backend::MemoryUse& memory);
 // {"model", "architecture", "backend", "numeric_class", "route", "context", "memory": {...}, "dispatches": [...],

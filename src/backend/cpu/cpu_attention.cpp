@@ -51,104 +51,133 @@ void Attention::finish_head(const ops::Attend& step, int head, float* state, flo
 }
 
 void Attention::run(const ops::Attend& step, const backend::Batch& batch, const ActivationBuffer& in,
-                    const ActivationBuffer& out, int member) {
-  if (static_cast<int>(batch.rows.size()) <= kSplitRows) {
-    run_few(step, batch, in, out, member);
+                    const ActivationBuffer* gate, const ActivationBuffer& out, int member) const {
+  const Work work{step, batch, in, gate, out};
+  if (completes_heads(static_cast<int>(batch.rows.size()))) {
+    run_few(work, member);
   } else {
-    run_many(step, batch, in, out, member);
+    run_many(work, member);
   }
 }
 
-void Attention::run_few(const ops::Attend& step, const backend::Batch& batch, const ActivationBuffer& in,
-                        const ActivationBuffer& out, int member) {
-  const int rows = static_cast<int>(batch.rows.size()), group = step.heads / step.kv_heads;
+void Attention::finish(const ops::Attend& step, const RowSet& rows, int first_head, int heads,
+                       const ActivationBuffer* gate, const ActivationBuffer& out) const {
+  const int begin = first_head * step.head_size, width = heads * step.head_size;
+  for (int r = rows.first; gate != nullptr && r < rows.first + rows.count; ++r) {
+    table_.multiply_sigmoid(out.row(r) + begin, gate->row(r) + begin, width);
+  }
+  rounding_.columns(out, rows, begin, begin + width);
+}
+
+// --- few rows --------------------------------------------------------------------------------------------------------
+
+void Attention::run_few(const Work& work, int member) const {
+  const ops::Attend& step = work.step;
+  const int rows = static_cast<int>(work.batch.rows.size()), group = step.heads / step.kv_heads;
   int partitions = 0;
-  for (const backend::Row& row : batch.rows) {
+  for (const backend::Row& row : work.batch.rows) {
     const Span span = visible(step, row);
     partitions += span.end_partition - span.first_partition;
   }
   // All query heads of a KV head together read the cache once; single heads when that would leave threads idle.
-  const int together = partitions * step.kv_heads >= 4 * team_.size() ? std::min(group, kMaxQueries) : 1;
+  const int together = partitions * step.kv_heads >= 4 * members_ ? std::min(group, kMaxQueries) : 1;
   const int units_per_kv_head = (group + together - 1) / together, units = step.kv_heads * units_per_kv_head;
-  const Share share = share_of(partitions * units, member, team_.size());
-  const std::size_t padded = static_cast<std::size_t>(schedule_.max_padded_head);
-  const auto part_index = [&](int row, int head, int partition) {
-    return (static_cast<std::size_t>(row) * static_cast<std::size_t>(step.heads) + static_cast<std::size_t>(head)) *
-               static_cast<std::size_t>(schedule_.max_partitions) +
-           static_cast<std::size_t>(partition);
-  };
+  const Share share = share_of(partitions * units, member, members_);
 
-  int item = 0;
+  int item = 0;  // the first partition of a row's unit
   for (int r = 0; r < rows; ++r) {
-    const backend::Row& row = batch.rows[static_cast<std::size_t>(r)];
-    const Span span = visible(step, row);
-    for (int unit = 0; unit < units; ++unit) {
+    const Span span = visible(step, work.batch.rows[static_cast<std::size_t>(r)]);
+    const int count = span.end_partition - span.first_partition;
+    for (int unit = 0; unit < units; ++unit, item += count) {
+      const int begin = std::max(share.begin - item, 0), end = std::min(share.end - item, count);
+      if (begin >= end) continue;
       const int kv_head = unit / units_per_kv_head;
       const int first_head = kv_head * group + unit % units_per_kv_head * together;
       const int heads = std::min(together, (kv_head + 1) * group - first_head);
-      for (int partition = span.first_partition; partition < span.end_partition; ++partition, ++item) {
-        if (item < share.begin || item >= share.end) continue;
-        const std::byte *keys[kPartitionPages], *values[kPartitionPages];
-        AttendArgs args = basic_args(step, member);
-        set_partition(step, batch, row.sequence, kv_head, partition, span.last, args, keys, values);
-        float maximum[kMaxQueries], denominator[kMaxQueries];
-        args.queries = heads;
-        args.maximum = maximum;
-        args.denominator = denominator;
-        for (int h = 0; h < heads; ++h) {
-          args.query[h] = in.row(r) + (first_head + h) * step.head_size;
-          args.first[h] = span.first;
-          args.last[h] = span.last;
-          args.out[h] = scratch_.part_out + part_index(r, first_head + h, partition) * padded;
-        }
-        table_.attend(args);
-        for (int h = 0; h < heads; ++h) {
-          scratch_.part_maximum[part_index(r, first_head + h, partition)] = maximum[h];
-          scratch_.part_denominator[part_index(r, first_head + h, partition)] = denominator[h];
-        }
-      }
+      for (int i = begin; i < end; ++i) run_partition(work, r, first_head, heads, span.first_partition + i, member);
+      const auto counter = static_cast<std::size_t>(r * units + unit);
+      if (!scratch_.countdowns.heads.complete(counter, end - begin, count)) continue;
+      merge_heads(work, r, first_head, heads, member);
+      finish(step, {r, 1, rows, static_cast<std::size_t>(r) * block_units(work.out.width)}, first_head, heads,
+             work.gate, work.out);
     }
-  }
-  team_.barrier();
-
-  const Share heads = share_of(rows * step.heads, member, team_.size());
-  float* state = scratch_.members[static_cast<std::size_t>(member)].running;
-  for (int i = heads.begin; i < heads.end; ++i) {
-    const int r = i / step.heads, head = i % step.heads;
-    const Span span = visible(step, batch.rows[static_cast<std::size_t>(r)]);
-    float maximum = kMinusInfinity, denominator = 0.0f;
-    std::fill_n(state, padded, 0.0f);
-    for (int partition = span.first_partition; partition < span.end_partition; ++partition) {
-      const std::size_t at = part_index(r, head, partition);
-      table_.merge(state, &maximum, &denominator, scratch_.part_out + at * padded, scratch_.part_maximum[at],
-                   scratch_.part_denominator[at], step.head_size);
-    }
-    finish_head(step, head, state, maximum, denominator, out.row(r) + head * step.head_size);
   }
 }
 
-void Attention::run_many(const ops::Attend& step, const backend::Batch& batch, const ActivationBuffer& in,
-                         const ActivationBuffer& out, int member) {
-  const int rows = static_cast<int>(batch.rows.size()), group = step.heads / step.kv_heads;
+std::size_t Attention::part_index(const ops::Attend& step, int row, int head, int partition) const {
+  return (static_cast<std::size_t>(row) * static_cast<std::size_t>(step.heads) + static_cast<std::size_t>(head)) *
+             static_cast<std::size_t>(schedule_.max_partitions) +
+         static_cast<std::size_t>(partition);
+}
+
+void Attention::run_partition(const Work& work, int row, int first_head, int heads, int partition, int member) const {
+  const ops::Attend& step = work.step;
+  const backend::Row& of = work.batch.rows[static_cast<std::size_t>(row)];
+  const Span span = visible(step, of);
+  const std::byte *keys[kPartitionPages], *values[kPartitionPages];
+  AttendArgs args = basic_args(step, member);
+  set_partition(step, work.batch, of.sequence, first_head / (step.heads / step.kv_heads), partition, span.last, args,
+                keys, values);
+  float maximum[kMaxQueries], denominator[kMaxQueries];
+  args.queries = heads;
+  args.maximum = maximum;
+  args.denominator = denominator;
+  for (int h = 0; h < heads; ++h) {
+    args.query[h] = work.in.row(row) + (first_head + h) * step.head_size;
+    args.first[h] = span.first;
+    args.last[h] = span.last;
+    args.out[h] = scratch_.part_out + part_index(step, row, first_head + h, partition) *
+                                          static_cast<std::size_t>(schedule_.max_padded_head);
+  }
+  table_.attend(args);
+  for (int h = 0; h < heads; ++h) {
+    scratch_.part_maximum[part_index(step, row, first_head + h, partition)] = maximum[h];
+    scratch_.part_denominator[part_index(step, row, first_head + h, partition)] = denominator[h];
+  }
+}
+
+void Attention::merge_heads(const Work& work, int row, int first_head, int heads, int member) const {
+  const ops::Attend& step = work.step;
+  const Span span = visible(step, work.batch.rows[static_cast<std::size_t>(row)]);
+  const auto padded = static_cast<std::size_t>(schedule_.max_padded_head);
+  float* state = scratch_.members[static_cast<std::size_t>(member)].running;
+  for (int head = first_head; head < first_head + heads; ++head) {
+    float maximum = kMinusInfinity, denominator = 0.0f;
+    std::fill_n(state, padded, 0.0f);
+    for (int partition = span.first_partition; partition < span.end_partition; ++partition) {
+      const std::size_t at = part_index(step, row, head, partition);
+      table_.merge(state, &maximum, &denominator, scratch_.part_out + at * padded, scratch_.part_maximum[at],
+                   scratch_.part_denominator[at], step.head_size);
+    }
+    finish_head(step, head, state, maximum, denominator, work.out.row(row) + head * step.head_size);
+  }
+}
+
+// --- many rows -------------------------------------------------------------------------------------------------------
+
+void Attention::run_many(const Work& work, int member) const {
+  const ops::Attend& step = work.step;
+  const int rows = static_cast<int>(work.batch.rows.size()), group = step.heads / step.kv_heads;
   const int tile_rows = std::max(1, kMaxQueries / group);
-  int tile = 0;
+  int item = 0;
   for (int first = 0; first < rows;) {
     // A tile's rows belong to one sequence.
-    const std::int32_t sequence = batch.rows[static_cast<std::size_t>(first)].sequence;
+    const std::int32_t sequence = work.batch.rows[static_cast<std::size_t>(first)].sequence;
     int count = 1;
     while (count < tile_rows && first + count < rows &&
-           batch.rows[static_cast<std::size_t>(first + count)].sequence == sequence)
+           work.batch.rows[static_cast<std::size_t>(first + count)].sequence == sequence)
       ++count;
-    for (int kv_head = 0; kv_head < step.kv_heads; ++kv_head, ++tile) {
+    for (int kv_head = 0; kv_head < step.kv_heads; ++kv_head, ++item) {
       // Dealt out in turn: later rows see more positions.
-      if (tile % team_.size() == member) run_tile(step, batch, in, out, first, count, kv_head, member);
+      if (item % members_ == member) run_tile(work, first, count, kv_head, member);
     }
     first += count;
   }
 }
 
-void Attention::run_tile(const ops::Attend& step, const backend::Batch& batch, const ActivationBuffer& in,
-                         const ActivationBuffer& out, int first_row, int rows, int kv_head, int member) {
+void Attention::run_tile(const Work& work, int first_row, int rows, int kv_head, int member) const {
+  const ops::Attend& step = work.step;
+  const backend::Batch& batch = work.batch;
   const int group = step.heads / step.kv_heads;
   const MemberScratch& scratch = scratch_.members[static_cast<std::size_t>(member)];
   const int padded = padded16(step.head_size);
@@ -167,7 +196,7 @@ void Attention::run_tile(const ops::Attend& step, const backend::Batch& batch, c
     for (int q = 0; q < queries; ++q) {
       const int r = first_row + (from + q) / group, head = kv_head * group + (from + q) % group;
       const Span span = visible(step, batch.rows[static_cast<std::size_t>(r)]);
-      args.query[q] = in.row(r) + head * step.head_size;
+      args.query[q] = work.in.row(r) + head * step.head_size;
       args.first[q] = span.first;
       args.last[q] = span.last;
       args.out[q] = scratch.part + q * padded;
@@ -187,7 +216,7 @@ void Attention::run_tile(const ops::Attend& step, const backend::Batch& batch, c
     for (int q = 0; q < queries; ++q) {
       const int r = first_row + (from + q) / group, head = kv_head * group + (from + q) % group;
       finish_head(step, head, scratch.running + q * padded, maximum[q], denominator[q],
-                  out.row(r) + head * step.head_size);
+                  work.out.row(r) + head * step.head_size);
     }
   }
 }

@@ -9,7 +9,10 @@
 #include "backend/cpu/cpu_delta_net.hpp"
 #include "backend/cpu/cpu_experts.hpp"
 #include "backend/cpu/cpu_features.hpp"
+#include "backend/cpu/cpu_heads.hpp"
 #include "backend/cpu/cpu_matmul.hpp"
+#include "backend/cpu/cpu_norm.hpp"
+#include "backend/cpu/cpu_rounding.hpp"
 #include "backend/cpu/cpu_schedule.hpp"
 #include "backend/cpu/cpu_scratch.hpp"
 #include "backend/cpu/kv_store.hpp"
@@ -46,8 +49,10 @@ class CpuPrepared final : public backend::Prepared {
         delta_net_(std::move(delta_net)),
         scratch_(std::move(scratch)),
         team_(threads),
-        attention_(table_, kv_, scratch_, schedule_, team_),
-        mixture_(table_, scratch_, team_) {
+        rounding_(table_, scratch_.countdowns.blocks),
+        heads_(plan_, table_, kv_, scratch_),
+        attention_(table_, kv_, scratch_, schedule_, rounding_, threads),
+        mixture_(table_, scratch_, rounding_, team_) {
     pass_.wanted.reserve(static_cast<std::size_t>(options_.max_batch_rows));
     pass_.needed_rows.reserve(static_cast<std::size_t>(options_.max_batch_rows));
     memory_.weight_bytes = weight_bytes(schedule_);
@@ -81,10 +86,10 @@ class CpuPrepared final : public backend::Prepared {
       team_.run([&](int member) {
         rotations(member);
         team_.barrier();
-        for (const Dispatch& dispatch : schedule_.dispatches) {
-          if (dispatch.step == schedule_.first_needed) drop_other_rows(member);
+        for (std::size_t i = 0; i < schedule_.dispatches.size(); ++i) {
+          if (i == schedule_.first_needed) drop_other_rows(member);
           if (pass_.rows == 0) break;
-          execute(dispatch, member);
+          execute(schedule_.dispatches[i], member);
         }
       });
     }
@@ -157,19 +162,22 @@ class CpuPrepared final : public backend::Prepared {
     return {};
   }
 
-  // One dispatch at a time, so that the observer sees each step's buffer.
+  // One stage at a time, so that the observer sees each step's buffer.
   void run_observed() {
     team_.run([&](int member) { rotations(member); });
-    for (const Dispatch& dispatch : schedule_.dispatches) {
-      team_.run([&](int member) { execute(dispatch, member); });
-      const ops::BufferId id = std::visit([](const auto& s) { return written(s); }, step(dispatch));
+    const std::vector<Dispatch>& single = schedule_.single;
+    for (std::size_t i = 0; i < single.size(); ++i) {
+      team_.run([&](int member) { execute(single[i], member); });
+      const int step = single[i].lead.step;
+      if (i + 1 < single.size() && single[i + 1].lead.step == step) continue;
+      const ops::BufferId id = std::visit([](const auto& s) { return written(s); }, step_of(single[i].lead));
       if (id < 0) continue;
       const ActivationBuffer& b = buffer(id);
       observed_.resize(static_cast<std::size_t>(pass_.rows) * static_cast<std::size_t>(b.width));
       for (int r = 0; r < pass_.rows; ++r) {
         std::copy_n(b.row(r), b.width, observed_.begin() + static_cast<std::ptrdiff_t>(r) * b.width);
       }
-      observer_->after_step(dispatch.step, plan_.buffers[static_cast<std::size_t>(id)], observed_, pass_.rows);
+      observer_->after_step(step, plan_.buffers[static_cast<std::size_t>(id)], observed_, pass_.rows);
     }
   }
   template <class S>
@@ -178,14 +186,18 @@ class CpuPrepared final : public backend::Prepared {
   }
   static ops::BufferId written(const ops::Head&) { return -1; }
 
-  const ops::Step& step(const Dispatch& dispatch) const { return plan_.steps[static_cast<std::size_t>(dispatch.step)]; }
+  const ops::Step& step_of(const Stage& stage) const { return plan_.steps[static_cast<std::size_t>(stage.step)]; }
+  const std::vector<BoundMatmul>& products_of(const Stage& stage) const {
+    return schedule_.products[static_cast<std::size_t>(stage.step)];
+  }
   ActivationBuffer& buffer(ops::BufferId id) { return scratch_.buffers[static_cast<std::size_t>(id)]; }
+  const ActivationBuffer* buffer_or_null(ops::BufferId id) { return id < 0 ? nullptr : &buffer(id); }
   const backend::Row& batch_row(int r) const { return pass_.batch->rows[static_cast<std::size_t>(r)]; }
 
   // Calls f(row) for this member's rows.
   template <class F>
-  void for_rows(int member, int rows, F f) {
-    const Share share = share_of(rows, member, team_.size());
+  void for_rows(Crew crew, int rows, F f) {
+    const Share share = share_of(rows, crew.member, crew.members);
     for (int r = share.begin; r < share.end; ++r) f(r);
   }
 
@@ -194,7 +206,7 @@ class CpuPrepared final : public backend::Prepared {
     for (std::size_t i = 0; i < plan_.ropes.size(); ++i) {
       const ops::RopeSpec& rope = plan_.ropes[i];
       const std::size_t half = rope.inverse_frequency.size();
-      for_rows(member, pass_.rows, [&](int r) {
+      for_rows({member, team_.size()}, pass_.rows, [&](int r) {
         float* cosine = scratch_.rope_cosine[i] + static_cast<std::size_t>(r) * half;
         float* sine = scratch_.rope_sine[i] + static_cast<std::size_t>(r) * half;
         for (std::size_t d = 0; d < half; ++d) {
@@ -203,24 +215,6 @@ class CpuPrepared final : public backend::Prepared {
           sine[d] = static_cast<float>(std::sin(angle)) * rope.magnitude;
         }
       });
-    }
-  }
-
-  void quantise_row(const ActivationBuffer& b, int row, int rows) {
-    const Tile tile = tile_of(row, rows, table_.max_tile);
-    if (b.int8_32.quants != nullptr) table_.quantise32(b.row(row), b.width, b.int8_32, row, tile);
-    if (b.int8_256.quants != nullptr) table_.quantise256(b.row(row), b.width, b.int8_256, row, tile);
-  }
-
-  void norm_row(const ops::NormSpec& norm, const float* in, int width, float* out) const {
-    if (norm.kind == ops::NormSpec::Kind::none) {
-      if (out != in) std::copy_n(in, width, out);
-      return;
-    }
-    const int group = norm.weight == nullptr ? width : static_cast<int>(norm.weight->columns());
-    const auto kernel = norm.kind == ops::NormSpec::Kind::rms ? table_.rms_norm : table_.layer_norm;
-    for (int first = 0; first < width; first += group) {
-      kernel(in + first, float_data(norm.weight), norm.one_plus, norm.epsilon, group, out + first);
     }
   }
 
@@ -238,7 +232,7 @@ class CpuPrepared final : public backend::Prepared {
       };
       for (const ops::BufferId id : schedule_.carried) {
         gather(buffer(id).floats, buffer(id).stride);
-        for (int i = 0; i < rows; ++i) quantise_row(buffer(id), i, rows);
+        for (int i = 0; i < rows; ++i) rounding_.row(buffer(id), i, rows);
       }
       for (std::size_t i = 0; i < plan_.ropes.size(); ++i) {
         gather(scratch_.rope_cosine[i], plan_.ropes[i].inverse_frequency.size());
@@ -256,154 +250,177 @@ class CpuPrepared final : public backend::Prepared {
     team_.barrier();
   }
 
-  // Runs the step's phases; every phase ends with a barrier, so that the next dispatch may read what this one wrote.
+  // Ends with a barrier, so that the next dispatch may read what this one wrote.
   void execute(const Dispatch& dispatch, int member) {
-    std::visit([&](const auto& s) { run_step(s, dispatch, member); }, step(dispatch));
+    const std::uint32_t before = team_.barriers();
+    const int rows = pass_.rows;
+    const Progress progress = run_lead(dispatch, member);
+    Crew crew{member, team_.size()};
+    bool goes_on = !dispatch.rows.empty();
+    if (dispatch.rows_wait() && rows <= kRowsAlone) {
+      goes_on = scratch_.countdowns.rows.complete(0, progress.done, progress.all);
+      crew = {0, 1, true};
+    } else if (dispatch.rows_wait()) {
+      team_.barrier();
+    }
+    if (goes_on) {
+      for (const Stage& stage : dispatch.rows) run_rows(stage, crew, false);
+    }
     team_.barrier();
+    ADZE_CHECK(member != 0 || team_.barriers() - before == static_cast<std::uint32_t>(dispatch.barriers(rows)),
+               "{} passed {} barriers", dispatch_name(plan_, dispatch), team_.barriers() - before);
   }
 
-  void run_step(const ops::Embed& s, const Dispatch&, int member) {
-    for_rows(member, pass_.rows, [&](int r) {
-      float* out = buffer(s.out).row(r);
-      tensor::dequantise_row(s.table->type, s.table->row(batch_row(r).token), out, s.table->columns());
-      if (s.scale != 1.0f) table_.scale(out, s.scale, static_cast<int>(s.table->columns()));
-    });
+  // Columns that a member has completed, of all.
+  struct Progress {
+    int done = 0, all = 0;
+  };
+
+  Progress run_lead(const Dispatch& dispatch, int member) {
+    const Stage& lead = dispatch.lead;
+    switch (lead.sharing) {
+      case Sharing::rows: run_rows(lead, {member, team_.size()}, true); return {};
+      case Sharing::columns:
+        return std::visit([&](const auto& s) { return run_columns(s, dispatch, member); }, step_of(lead));
+      case Sharing::heads: std::visit([&](const auto& s) { run_heads(s, member); }, step_of(lead)); return {};
+      case Sharing::attention: run_attention(std::get<ops::Attend>(step_of(lead)), member); return {};
+      case Sharing::states: run_states(std::get<ops::DeltaScan>(step_of(lead)), dispatch, member); return {};
+    }
+    ADZE_CHECK(false, "sharing {}", static_cast<int>(lead.sharing));
   }
 
-  void run_step(const ops::Norm& s, const Dispatch& dispatch, int member) {
+  // --- by rows -------------------------------------------------------------------------------------------------------
+
+  void run_rows(const Stage& stage, Crew crew, bool leads) {
+    const ops::Step& step = step_of(stage);
+    if (const auto* head = std::get_if<ops::Head>(&step)) {
+      for_rows(crew, static_cast<int>(pass_.wanted.size()), [&](int i) { norm_wanted_row(*head, i); });
+    } else if (const auto* experts = std::get_if<ops::Experts>(&step)) {
+      const Share mine = share_of(pass_.rows, crew.member, crew.members);
+      const bool last =
+          leads ? crew.member == 0 : scratch_.countdowns.rows.complete(1, mine.end - mine.begin, pass_.rows);
+      mixture_.gather(*experts, products_of(stage), buffer(experts->in), buffer(experts->routes), pass_.rows, last,
+                      crew);
+    } else {
+      std::visit([&](const auto& s) { for_rows(crew, pass_.rows, [&](int r) { run_row(s, r); }); }, step);
+    }
+  }
+
+  void run_row(const ops::Embed& s, int r) {
+    float* out = buffer(s.out).row(r);
+    tensor::dequantise_row(s.table->type, s.table->row(batch_row(r).token), out, s.table->columns());
+    if (s.scale != 1.0f) table_.scale(out, s.scale, static_cast<int>(s.table->columns()));
+    rounding_.row(buffer(s.out), r, pass_.rows);
+  }
+
+  void run_row(const ops::Norm& s, int r) {
     const ActivationBuffer& out = buffer(s.out);
-    for_rows(member, pass_.rows, [&](int r) {
-      norm_row(s.norm, buffer(s.in).row(r), out.width, out.row(r));
-      if (dispatch.quantise_output) quantise_row(out, r, pass_.rows);
-    });
+    norm_row(table_, s.norm, buffer(s.in).row(r), out.width, out.row(r));
+    rounding_.row(out, r, pass_.rows);
   }
 
-  void run_step(const ops::ResidualNorm& s, const Dispatch& dispatch, int member) {
+  void run_row(const ops::ResidualNorm& s, int r) {
     const int width = buffer(s.residual).width;
-    for_rows(member, pass_.rows, [&](int r) {
-      float* residual = buffer(s.residual).row(r);
-      for (const auto& addend : s.addends) {
-        float* x = buffer(addend.in).row(r);
-        if (addend.has_norm) norm_row(addend.norm, x, width, x);  // nobody reads an addend after this
-        table_.add(residual, x, width);
-      }
-      if (s.scale != 1.0f) table_.scale(residual, s.scale, width);
-      if (s.out < 0) return;
-      const ActivationBuffer& out = buffer(s.out);
-      norm_row(s.norm, residual, width, out.row(r));
-      if (dispatch.quantise_output) quantise_row(out, r, pass_.rows);
-    });
+    float* residual = buffer(s.residual).row(r);
+    for (const auto& addend : s.addends) {
+      float* x = buffer(addend.in).row(r);
+      if (addend.has_norm) norm_row(table_, addend.norm, x, width, x);  // nobody reads an addend after this
+      table_.add(residual, x, width);
+    }
+    if (s.scale != 1.0f) table_.scale(residual, s.scale, width);
+    rounding_.row(buffer(s.residual), r, pass_.rows);
+    if (s.out < 0) return;
+    const ActivationBuffer& out = buffer(s.out);
+    norm_row(table_, s.norm, residual, width, out.row(r));
+    rounding_.row(out, r, pass_.rows);
   }
+
+  void run_row(const ops::AttentionPrep& s, int r) {
+    heads_.run_row(s, r, *pass_.batch, buffer(s.in), buffer(s.out), buffer_or_null(s.gate));
+  }
+  void run_row(const ops::Route& s, int r) { mixture_.choose(s, buffer(s.out), r); }
+
+  template <class S>
+  void run_row(const S& s, int) {
+    ADZE_CHECK(false, "{} is not shared by rows", ops::step_name(s));
+  }
+
+  void norm_wanted_row(const ops::Head& s, int i) {
+    const ActivationBuffer& in = scratch_.head_input;
+    norm_row(table_, s.norm, buffer(s.in).row(pass_.wanted[static_cast<std::size_t>(i)]), in.width, in.row(i));
+    rounding_.row(in, i, static_cast<int>(pass_.wanted.size()));
+  }
+
+  // --- by columns ----------------------------------------------------------------------------------------------------
 
   std::byte* panel(int member, int which) { return scratch_.members[static_cast<std::size_t>(member)].panels[which]; }
+  RowSet all_rows() const { return {0, pass_.rows, pass_.rows, 0}; }
 
-  void run_step(const ops::Project& s, const Dispatch& dispatch, int member) {
+  Progress run_columns(const ops::Project& s, const Dispatch& dispatch, int member) {
     const ActivationBuffer& out = buffer(s.out);
-    run_side_by_side(dispatch.matmuls, buffer(s.in), pass_.rows, out.floats, out.stride, panel(member, 0), member,
-                     team_.size());
-    quantise_output(dispatch, out, member);
-  }
-
-  // For steps whose threads own columns: a row can be rounded only when all of them are there.
-  void quantise_output(const Dispatch& dispatch, const ActivationBuffer& out, int member) {
-    if (!dispatch.quantise_output) return;
-    team_.barrier();
-    for_rows(member, pass_.rows, [&](int r) { quantise_row(out, r, pass_.rows); });
-  }
-
-  void run_step(const ops::AttentionPrep& s, const Dispatch&, int member) {
-    if (s.norm_all_heads) {
-      for_rows(member, pass_.rows, [&](int r) { norm_all_heads(s, buffer(s.in).row(r)); });
-      team_.barrier();
+    const Columns done = run_side_by_side(products_of(dispatch.lead), buffer(s.in), pass_.rows, out.floats, out.stride,
+                                          panel(member, 0), member, team_.size());
+    rounding_.columns(out, all_rows(), done.begin, done.end);
+    if (dispatch.heads) {
+      std::visit([&](const auto& heads) { complete_heads(heads, done); }, step_of(*dispatch.heads));
     }
-    const ops::NormSpec* const q_norm = s.has_q_norm && !s.norm_all_heads ? &s.q_norm : nullptr;
-    const ops::NormSpec* const k_norm = s.has_k_norm && !s.norm_all_heads ? &s.k_norm : nullptr;
-    // Units of a row: query heads (each before its gate, if there is one), then key heads, then value heads.
-    const int gates = s.gate < 0 ? 0 : s.heads;
-    const int units = s.heads + (s.stored == ops::AttentionPrep::Stored::nothing ? 0 : 2 * s.kv_heads);
-    const bool key_as_value = s.stored == ops::AttentionPrep::Stored::key_as_value;
-    const Share share = share_of(pass_.rows * units, member, team_.size());
-    for (int i = share.begin; i < share.end; ++i) {
-      const int r = i / units, unit = i % units;
-      const int place = key_as_value && unit >= s.heads + s.kv_heads ? unit - s.kv_heads : unit;
-      const float* head = buffer(s.in).row(r) + (place + std::min(place, gates)) * s.head_size;
-      if (unit < gates) std::copy_n(head + s.head_size, s.head_size, buffer(s.gate).row(r) + unit * s.head_size);
-      if (unit < s.heads) {
-        float* q = buffer(s.out).row(r) + unit * s.head_size;
-        prepare_head(s, q_norm, head, r, q);
-        if (s.position_scale != 0.0f) table_.scale(q, ops::position_scale(s, batch_row(r).position), s.head_size);
-        continue;
-      }
-      const backend::Row& row = batch_row(r);
-      const auto pages = pass_.batch->sequences[static_cast<std::size_t>(row.sequence)].pages;
-      const std::int32_t page = pages[static_cast<std::size_t>(row.position / kPageTokens)];
-      const int slot = row.position % kPageTokens;
-      if (unit < s.heads + s.kv_heads) {
-        float k[limits::kMaxHeadSize];
-        prepare_head(s, k_norm, head, r, k);
-        table_.append_key(kv_.format(), k, s.head_size, slot, kv_.keys(page, s.kv_layer, unit - s.heads));
-      } else {
-        float v[limits::kMaxHeadSize];
-        if (s.has_v_norm) {
-          norm_row(s.v_norm, head, s.head_size, v);
-          head = v;
-        }
-        table_.append_value(kv_.format(), head, s.head_size, slot,
-                            kv_.values(page, s.kv_layer, unit - s.heads - s.kv_heads));
-      }
+    return {done.count(), out.width};
+  }
+
+  // What a member does with the heads whose columns it completes.
+  void complete_heads(const ops::AttentionPrep& s, Columns done) {
+    for_completed(
+        HeadPrep::units(s), done, [&](int unit) { return HeadPrep::columns(s, unit); },
+        [&](int unit) {
+          for (int r = 0; r < pass_.rows; ++r) run_head(s, unit, r);
+        });
+  }
+  void complete_heads(const ops::DeltaPrep& s, Columns done) {
+    for_completed(
+        DeltaNet::prep_units(s), done, [&](int unit) { return DeltaNet::prep_columns(s, unit); },
+        [&](int unit) { run_head(s, unit); });
+  }
+  template <class S>
+  void complete_heads(const S& s, Columns) {
+    ADZE_CHECK(false, "{} has no heads that stand in columns", ops::step_name(s));
+  }
+  template <class ColumnsOf, class F>
+  void for_completed(int units, Columns done, ColumnsOf columns_of, F f) {
+    for (int unit = 0; unit < units; ++unit) {
+      const Columns columns = columns_of(unit);
+      const int part = std::min(done.end, columns.end) - std::max(done.begin, columns.begin);
+      const auto counter = static_cast<std::size_t>(unit);
+      if (part > 0 && scratch_.countdowns.heads.complete(counter, part, columns.count())) f(unit);
     }
   }
 
-  // The norms of a whole projection come before it is cut into heads.
-  void norm_all_heads(const ops::AttentionPrep& s, float* stacked) const {
-    float* keys = stacked + s.heads * s.head_size;
-    if (s.has_q_norm) norm_row(s.q_norm, stacked, s.heads * s.head_size, stacked);
-    if (s.has_k_norm) norm_row(s.k_norm, keys, s.kv_heads * s.head_size, keys);
-  }
-
-  void prepare_head(const ops::AttentionPrep& s, const ops::NormSpec* norm, const float* in, int row,
-                    float* out) const {
-    if (norm != nullptr) {
-      norm_row(*norm, in, s.head_size, out);
-    } else {
-      std::copy_n(in, s.head_size, out);
-    }
-    if (s.rope < 0) return;
-    const ops::RopeSpec& rope = plan_.ropes[static_cast<std::size_t>(s.rope)];
-    const std::size_t at = static_cast<std::size_t>(row) * rope.inverse_frequency.size();
-    table_.rope(out, {scratch_.rope_cosine[static_cast<std::size_t>(s.rope)] + at,
-                      scratch_.rope_sine[static_cast<std::size_t>(s.rope)] + at, rope.dims(), rope.interleaved});
-  }
-
-  void run_step(const ops::Attend& s, const Dispatch& dispatch, int member) {
-    attention_.run(s, *pass_.batch, buffer(s.in), buffer(s.out), member);
-    if (s.gate >= 0) {
-      team_.barrier();
-      const ActivationBuffer &out = buffer(s.out), &gate = buffer(s.gate);
-      for_rows(member, pass_.rows, [&](int r) { table_.multiply_sigmoid(out.row(r), gate.row(r), out.width); });
-    }
-    quantise_output(dispatch, buffer(s.out), member);
-  }
-
-  void run_step(const ops::ProjectAdd& s, const Dispatch& dispatch, int member) {
-    const BoundMatmul& m = dispatch.matmuls.front();
+  Progress run_columns(const ops::ProjectAdd& s, const Dispatch& dispatch, int member) {
+    const BoundMatmul& m = products_of(dispatch.lead).front();
     const ActivationBuffer& out = buffer(s.out);
     const Share share = share_of(m.groups(), member, team_.size());
     m.kernel->run(matmul_args(m, buffer(s.in), pass_.rows, out.floats, out.stride, s.add, panel(member, 0)),
                   share.begin, share.end);
+    const Columns done = columns_of(m, share);
+    rounding_.columns(out, all_rows(), done.begin, done.end);
+    return {done.count(), out.width};
   }
 
-  void run_step(const ops::GatedPair& s, const Dispatch& dispatch, int member) {
-    const BoundMatmul &gate = dispatch.matmuls.front(), &up = dispatch.matmuls.back();
+  Progress run_columns(const ops::GatedPair& s, const Dispatch& dispatch, int member) {
+    const BoundMatmul &gate = products_of(dispatch.lead).front(), &up = products_of(dispatch.lead).back();
     const ActivationBuffer &in = buffer(s.in), &out = buffer(s.out);
     const GatedActivation act = gated_activation(s.activation).value();
     const Share share = share_of(gate.groups(), member, team_.size());
+    const Columns done = columns_of(gate, share);
     const MatmulArgs gate_args = matmul_args(gate, in, pass_.rows, out.floats, out.stride, false, panel(member, 0));
+    const auto gate_with = [&](const float* up_columns, std::size_t stride) {
+      for (int r = 0; r < pass_.rows; ++r) {
+        table_.gate(out.row(r) + done.begin, up_columns + static_cast<std::size_t>(r) * stride + done.begin, act,
+                    done.count());
+      }
+    };
     if (s.up == nullptr) {
       gate.kernel->run(gate_args, share.begin, share.end);
-      team_.barrier();
-      for_rows(member, pass_.rows,
-               [&](int r) { table_.gate(out.row(r), buffer(s.side).row(r) + s.side_first, act, out.width); });
+      gate_with(buffer(s.side).floats + s.side_first, buffer(s.side).stride);
     } else if (gate.kernel == up.kernel) {
       const MatmulArgs up_args = matmul_args(up, in, pass_.rows, nullptr, 0, false, panel(member, 1));
       gate.kernel->gated(gate_args, up_args, act, share.begin, share.end);
@@ -412,55 +429,95 @@ class CpuPrepared final : public backend::Prepared {
       gate.kernel->run(gate_args, share.begin, share.end);
       up.kernel->run(matmul_args(up, in, pass_.rows, scratch_.spare, stride, false, panel(member, 1)), share.begin,
                      share.end);
-      team_.barrier();
-      for_rows(member, pass_.rows, [&](int r) {
-        table_.gate(out.row(r), scratch_.spare + static_cast<std::size_t>(r) * stride, act, out.width);
-      });
+      gate_with(scratch_.spare, stride);
     }
-    quantise_output(dispatch, out, member);
+    rounding_.columns(out, all_rows(), done.begin, done.end);
+    return {done.count(), out.width};
   }
 
-  void run_step(const ops::Route& s, const Dispatch& dispatch, int member) {
-    mixture_.route(s, dispatch, buffer(s.in), buffer(s.out), pass_.rows, member);
+  Progress run_columns(const ops::Route& s, const Dispatch& dispatch, int member) {
+    const std::vector<BoundMatmul>& products = products_of(dispatch.lead);
+    const Columns done = mixture_.route(products, buffer(s.in), pass_.rows, member);
+    return {done.count(), static_cast<int>(s.weight->rows()) + (products.size() > 1 ? 1 : 0)};
   }
 
-  void run_step(const ops::Experts& s, const Dispatch& dispatch, int member) {
-    mixture_.run(s, dispatch, buffer(s.in), buffer(s.routes), buffer(s.out), pass_.rows, member);
-    quantise_output(dispatch, buffer(s.out), member);
+  Progress run_columns(const ops::Experts& s, const Dispatch& dispatch, int member) {
+    const std::vector<BoundMatmul>& products = products_of(dispatch.lead);
+    if (dispatch.lead.part == Stage::Part::gate_up) {
+      mixture_.gate_up(s, products, member);
+      return {};
+    }
+    const Columns done = mixture_.down(s, products, buffer(s.routes), buffer(s.out), pass_.rows, member);
+    return {done.count(), buffer(s.out).width};
   }
 
-  void run_step(const ops::DeltaPrep& s, const Dispatch&, int member) {
-    delta_net_.prep(s, *pass_.batch, states_, buffer(s.in), buffer(s.out), member, team_.size());
-  }
-  void run_step(const ops::DeltaScan& s, const Dispatch&, int member) {
-    delta_net_.scan(s, *pass_.batch, states_, buffer(s.in), buffer(s.out), member, team_.size());
-  }
-  void run_step(const ops::DeltaOut& s, const Dispatch& dispatch, int member) {
-    delta_net_.out(s, pass_.rows, buffer(s.in), buffer(s.gate), buffer(s.out), member, team_.size());
-    quantise_output(dispatch, buffer(s.out), member);
-  }
-
-  void run_step(const ops::Head& s, const Dispatch& dispatch, int member) {
+  Progress run_columns(const ops::Head& s, const Dispatch& dispatch, int member) {
     const int wanted = static_cast<int>(pass_.wanted.size());
-    if (wanted == 0) return;
-    const ActivationBuffer& in = scratch_.head_input;
-    for_rows(member, wanted, [&](int i) {
-      norm_row(s.norm, buffer(s.in).row(pass_.wanted[static_cast<std::size_t>(i)]), in.width, in.row(i));
-      quantise_row(in, i, wanted);
-    });
-    team_.barrier();
-    const BoundMatmul& m = dispatch.matmuls.front();
+    if (wanted == 0) return {};
+    const BoundMatmul& m = products_of(dispatch.lead).front();
     const Share share = share_of(m.groups(), member, team_.size());
     const auto vocabulary = static_cast<std::size_t>(plan_.vocabulary_size);
-    m.kernel->run(matmul_args(m, in, wanted, logits_.data(), vocabulary, false, panel(member, 0)), share.begin,
-                  share.end);
-    const int first = share.begin * kGroupRows, count = std::min(share.end * kGroupRows, plan_.vocabulary_size) - first;
-    if (count <= 0) return;
-    for (int i = 0; i < wanted; ++i) {
-      float* part = logits_.data() + static_cast<std::size_t>(i) * vocabulary + first;
-      if (s.softcap != 0.0f) table_.softcap(part, s.softcap, count);
-      if (!table_.all_finite(part, count)) pass_.finite.store(false, std::memory_order_relaxed);
+    m.kernel->run(matmul_args(m, scratch_.head_input, wanted, logits_.data(), vocabulary, false, panel(member, 0)),
+                  share.begin, share.end);
+    const Columns done = columns_of(m, share);
+    for (int i = 0; i < wanted && done.count() > 0; ++i) {
+      float* part = logits_.data() + static_cast<std::size_t>(i) * vocabulary + done.begin;
+      if (s.softcap != 0.0f) table_.softcap(part, s.softcap, done.count());
+      if (!table_.all_finite(part, done.count())) pass_.finite.store(false, std::memory_order_relaxed);
     }
+    return {done.count(), plan_.vocabulary_size};
+  }
+
+  template <class S>
+  Progress run_columns(const S& s, const Dispatch&, int) {
+    ADZE_CHECK(false, "{} is not shared by columns", ops::step_name(s));
+  }
+
+  // --- by heads ------------------------------------------------------------------------------------------------------
+
+  void run_head(const ops::AttentionPrep& s, int unit, int r) {
+    heads_.run(s, unit, r, *pass_.batch, buffer(s.in), buffer(s.out), buffer_or_null(s.gate));
+  }
+  void run_head(const ops::DeltaPrep& s, int unit) {
+    delta_net_.prep(s, unit, *pass_.batch, states_, buffer(s.in), buffer(s.out));
+  }
+
+  void run_heads(const ops::AttentionPrep& s, int member) {
+    const int units = HeadPrep::units(s);
+    const Share share = share_of(pass_.rows * units, member, team_.size());
+    for (int i = share.begin; i < share.end; ++i) run_head(s, i % units, i / units);
+  }
+  void run_heads(const ops::DeltaPrep& s, int member) {
+    for (int unit = member; unit < DeltaNet::prep_units(s); unit += team_.size()) run_head(s, unit);
+  }
+  void run_heads(const ops::DeltaOut& s, int member) {
+    for (int head = member; head < s.heads.value_heads; head += team_.size()) {
+      delta_net_.out(finish_of(s), head, *pass_.batch);
+    }
+  }
+  template <class S>
+  void run_heads(const S& s, int) {
+    ADZE_CHECK(false, "{} is not shared by heads", ops::step_name(s));
+  }
+
+  DeltaNet::Finish finish_of(const ops::DeltaOut& s) {
+    return {s, buffer(s.in), buffer(s.gate), buffer(s.out), rounding_};
+  }
+
+  void run_attention(const ops::Attend& s, int member) {
+    const ActivationBuffer *gate = buffer_or_null(s.gate), &out = buffer(s.out);
+    attention_.run(s, *pass_.batch, buffer(s.in), gate, out, member);
+    if (Attention::completes_heads(pass_.rows)) return;
+    team_.barrier();
+    for_rows({member, team_.size()}, pass_.rows,
+             [&](int r) { attention_.finish(s, {r, 1, pass_.rows, 0}, 0, s.heads, gate, out); });
+  }
+
+  void run_states(const ops::DeltaScan& s, const Dispatch& dispatch, int member) {
+    std::optional<DeltaNet::Finish> finish;
+    if (dispatch.heads) finish.emplace(finish_of(std::get<ops::DeltaOut>(step_of(*dispatch.heads))));
+    delta_net_.scan(s, *pass_.batch, states_, buffer(s.in), buffer(s.out), finish ? &*finish : nullptr,
+                    scratch_.countdowns.heads, member, team_.size());
   }
 
   const ops::Plan plan_;
@@ -472,7 +529,9 @@ class CpuPrepared final : public backend::Prepared {
   const DeltaNet delta_net_;
   Scratch scratch_;
   ThreadTeam team_;
-  Attention attention_;
+  const Rounding rounding_;
+  const HeadPrep heads_;
+  const Attention attention_;
   Mixture mixture_;
   backend::MemoryUse memory_;
   backend::StepObserver* observer_ = nullptr;

@@ -15,8 +15,6 @@ constexpr int kWideColumns = 64, kNarrowColumns = 16;
 int columns_of(const ops::DeltaPrep& step) { return static_cast<int>(step.convolution->columns()); }
 std::size_t stride_of(const ops::DeltaPrep& step) { return static_cast<std::size_t>(padded16(step.heads.channels())); }
 
-const float* floats(ops::WeightRef weight) { return reinterpret_cast<const float*>(weight->bytes.data()); }
-
 }  // namespace
 
 std::size_t DeltaNet::packed_bytes(const ops::Plan& plan) {
@@ -100,49 +98,53 @@ void DeltaNet::gates(const ops::DeltaPrep& step, const Run& run, const Activatio
       a = sorted + h.value_heads;
     }
     float* decay = out.row(r) + h.channels();
-    table_->delta_gates(a, b, floats(step.rate), floats(step.dt_bias), h.value_heads, decay, decay + h.value_heads);
+    table_->delta_gates(a, b, float_data(step.rate), float_data(step.dt_bias), h.value_heads, decay,
+                        decay + h.value_heads);
   }
 }
 
-void DeltaNet::prep(const ops::DeltaPrep& step, const backend::Batch& batch, const StateStore& states,
-                    const ActivationBuffer& in, const ActivationBuffer& out, int member, int members) const {
+Columns DeltaNet::prep_columns(const ops::DeltaPrep& step, int unit) {
+  const ops::DeltaHeads& h = step.heads;
+  const int vectors = 2 * h.key_heads;
+  if (unit < vectors) return {unit * h.key_size, (unit + 1) * h.key_size};
+  const int values = vectors * h.key_size, head = unit - vectors;
+  if (head < h.value_heads) return {values + head * h.value_size, values + (head + 1) * h.value_size};
+  return {h.projected() - 2 * h.value_heads, h.projected()};
+}
+
+void DeltaNet::prep(const ops::DeltaPrep& step, int unit, const backend::Batch& batch, const StateStore& states,
+                    const ActivationBuffer& in, const ActivationBuffer& out) const {
   const ops::DeltaHeads& h = step.heads;
   const Convolution& convolution = convolutions_[static_cast<std::size_t>(step.state_layer)];
-  // Units of a run: heads of q, of k, of v, then the gates.
-  const int vectors = 2 * h.key_heads, units = vectors + h.value_heads + 1;
-  int item = 0;
+  const Columns columns = prep_columns(step, unit);
   for (int first = 0; first < static_cast<int>(batch.rows.size());) {
     const Run run = run_at(batch, first);
-    float* past = states.inputs(run.slot, step.state_layer);
-    for (int unit = 0; unit < units; ++unit, ++item) {
-      if (item % members != member) continue;
-      if (unit == units - 1) {
-        gates(step, run, in, out);
-      } else if (unit >= vectors) {
-        const int channel = vectors * h.key_size + (unit - vectors) * h.value_size;
-        convolve_head(convolution, run, past, channel, h.value_size, in, out);
-      } else {
-        const int channel = unit * h.key_size;
-        convolve_head(convolution, run, past, channel, h.key_size, in, out);
-        for (int r = run.first; r < run.first + run.count; ++r) {
-          table_->l2_norm(out.row(r) + channel, step.l2_epsilon, unit < h.key_heads ? step.query_scale : 1.0f,
-                          h.key_size);
-        }
-      }
-    }
     first += run.count;
+    if (unit == prep_units(step) - 1) {
+      gates(step, run, in, out);
+      continue;
+    }
+    float* past = states.inputs(run.slot, step.state_layer);
+    convolve_head(convolution, run, past, columns.begin, columns.count(), in, out);
+    for (int r = run.first; unit < 2 * h.key_heads && r < run.first + run.count; ++r) {
+      table_->l2_norm(out.row(r) + columns.begin, step.l2_epsilon, unit < h.key_heads ? step.query_scale : 1.0f,
+                      h.key_size);
+    }
   }
 }
 
 void DeltaNet::scan(const ops::DeltaScan& step, const backend::Batch& batch, const StateStore& states,
-                    const ActivationBuffer& in, const ActivationBuffer& out, int member, int members) const {
+                    const ActivationBuffer& in, const ActivationBuffer& out, const Finish* finish,
+                    const Countdown& heads, int member, int members) const {
   const ops::DeltaHeads& h = step.heads;
   const bool few = h.value_heads * h.value_size < 2 * members * kWideColumns;
   const int wide = few ? kNarrowColumns : kWideColumns;
   const int pieces = (h.value_size + wide - 1) / wide;
   const auto stride = static_cast<std::size_t>(padded16(h.value_size));
+  const int rows = static_cast<int>(batch.rows.size());
   int item = 0;
-  for (int first = 0; first < static_cast<int>(batch.rows.size());) {
+  std::size_t index = 0;  // of the run
+  for (int first = 0; first < rows; ++index) {
     const Run run = run_at(batch, first);
     float* memory = states.memory(run.slot, step.state_layer);
     const float* row = in.row(run.first);
@@ -169,25 +171,33 @@ void DeltaNet::scan(const ops::DeltaScan& step, const backend::Batch& batch, con
         }
       }
       table_->delta_scan(a);
+      const auto counter = index * static_cast<std::size_t>(h.value_heads) + static_cast<std::size_t>(head);
+      if (finish != nullptr && heads.complete(counter, a.columns, h.value_size)) {
+        finish_head(*finish, head, {run.first, run.count, rows, index * block_units(finish->out.width)});
+      }
     }
     first += run.count;
   }
 }
 
-void DeltaNet::out(const ops::DeltaOut& step, int rows, const ActivationBuffer& in, const ActivationBuffer& gate,
-                   const ActivationBuffer& out, int member, int members) const {
-  const ops::DeltaHeads& h = step.heads;
-  const Share share = share_of(rows * h.value_heads, member, members);
-  const float* weight = step.norm.weight == nullptr ? nullptr : floats(step.norm.weight);
-  const auto norm = step.norm.kind == ops::NormSpec::Kind::rms ? table_->rms_norm : table_->layer_norm;
-  for (int i = share.begin; i < share.end; ++i) {
-    const int row = i / h.value_heads, at = i % h.value_heads * h.value_size;
+void DeltaNet::out(const Finish& finish, int head, const backend::Batch& batch) const {
+  const int rows = static_cast<int>(batch.rows.size());
+  finish_head(finish, head, {0, rows, rows, 0});
+}
+
+void DeltaNet::finish_head(const Finish& finish, int head, const RowSet& rows) const {
+  const ops::NormSpec& spec = finish.step.norm;
+  const ops::DeltaHeads& h = finish.step.heads;
+  const auto norm = spec.kind == ops::NormSpec::Kind::rms ? table_->rms_norm : table_->layer_norm;
+  const int at = head * h.value_size;
+  for (int r = rows.first; r < rows.first + rows.count; ++r) {
     float normed[limits::kMaxHeadSize];
-    norm(in.row(row) + at, weight, step.norm.one_plus, step.norm.epsilon, h.value_size, normed);
-    float* y = out.row(row) + at;
-    std::copy_n(gate.row(row) + h.channels() + at, h.value_size, y);
+    norm(finish.in.row(r) + at, float_data(spec.weight), spec.one_plus, spec.epsilon, h.value_size, normed);
+    float* y = finish.out.row(r) + at;
+    std::copy_n(finish.gate.row(r) + h.channels() + at, h.value_size, y);
     table_->gate(y, normed, GatedActivation::silu, h.value_size);
   }
+  finish.rounding.columns(finish.out, rows, at, at + h.value_size);
 }
 
 }  // namespace adze::cpu

@@ -25,16 +25,14 @@ double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
 // --- routing ---------------------------------------------------------------------------------------------------------
 
-void Mixture::route(const ops::Route& step, const Dispatch& dispatch, const ActivationBuffer& in,
-                    const ActivationBuffer& out, int rows, int member) {
-  // The router, then the shared expert's gate beside it.
-  run_side_by_side(dispatch.matmuls, in, rows, mixture_.logits, mixture_.logits_stride, panel(member, 0), member,
-                   team_.size());
-  team_.barrier();
-  const Share mine = share_of(rows, member, team_.size());
-  for (int r = mine.begin; r < mine.end; ++r) {
-    choose(step, mixture_.logits + static_cast<std::size_t>(r) * mixture_.logits_stride, out.row(r));
-  }
+// The router, then the shared expert's gate beside it.
+Columns Mixture::route(const Products& products, const ActivationBuffer& in, int rows, int member) {
+  return run_side_by_side(products, in, rows, mixture_.logits, mixture_.logits_stride, panel(member, 0), member,
+                          team_.size());
+}
+
+void Mixture::choose(const ops::Route& step, const ActivationBuffer& out, int row) const {
+  choose(step, mixture_.logits + static_cast<std::size_t>(row) * mixture_.logits_stride, out.row(row));
 }
 
 // Logits become ids and weights. Comparisons are such that not even NaN can give an id twice, or none.
@@ -97,36 +95,23 @@ void Mixture::choose(const ops::Route& step, float* logits, float* out) const {
 
 // --- experts ---------------------------------------------------------------------------------------------------------
 
-Mixture::Network Mixture::network(const ops::Experts& step, const Dispatch& dispatch, int expert) {
+Mixture::Network Mixture::network(const ops::Experts& step, const Products& products, int expert) {
   const bool shared = expert == step.routed.count;
-  const BoundMatmul* first = dispatch.matmuls.data() + (shared ? 3 : 0);
+  const BoundMatmul* first = products.data() + (shared ? 3 : 0);
   return {first, first + 1, first + 2, shared ? &step.shared : &step.routed, shared ? 0 : expert};
 }
 
 template <class F>
-void Mixture::for_gathered(const ops::Experts& step, int member, F f) {
-  const int experts = expert_count(step);
-  const Share share = share_of(first_row(experts), member, team_.size());
-  for (int e = 0; e < experts; ++e) {
-    const int end = std::min(share.end, first_row(e + 1));
-    for (int i = std::max(share.begin, first_row(e)); i < end; ++i) f(i, e);
-  }
-}
-
-template <class F>
-void Mixture::for_groups(const ops::Experts& step, const Dispatch& dispatch, const BoundMatmul* Network::* product,
-                         int member, F f) {
+void Mixture::for_groups(const ops::Experts& step, const Products& products, int member, F f) {
   struct Cost {
     std::int64_t group;
     int groups;
   };
   // Bringing 16 rows of weights into registers or cache costs about what multiplying four rows with them does.
   const auto cost = [&](int expert) -> Cost {
-    const Network n = network(step, dispatch, expert);
-    const ops::Experts::Weights& w = *n.weights;
-    const bool is_down = product == &Network::down;
-    const int rows = row_count(expert), outputs = is_down ? static_cast<int>(w.down->rows() / w.count) : w.width;
-    return {(n.*product)->weight->columns() * (rows + 4), rows == 0 ? 0 : groups_of(outputs)};
+    const Network n = network(step, products, expert);
+    const int rows = row_count(expert);
+    return {n.gate->weight->columns() * (rows + 4), rows == 0 ? 0 : groups_of(n.weights->width)};
   };
   const int experts = expert_count(step);
   std::int64_t total = 0;
@@ -140,25 +125,30 @@ void Mixture::for_groups(const ops::Experts& step, const Dispatch& dispatch, con
       return static_cast<int>(std::clamp<std::int64_t>((bound - at + c.group - 1) / c.group, 0, c.groups));
     };
     const int first = starting_from(begin), last = starting_from(end);
-    if (first < last) f(network(step, dispatch, e), e, first, last);
+    if (first < last) f(network(step, products, e), e, first, last);
     at += c.group * c.groups;
   }
 }
 
-void Mixture::run(const ops::Experts& step, const Dispatch& dispatch, const ActivationBuffer& in,
-                  const ActivationBuffer& routes, const ActivationBuffer& out, int rows, int member) {
-  if (member == 0) group(step, routes, rows);
-  team_.barrier();
-  gather(step, dispatch, in, member);
-  team_.barrier();
-  for_groups(step, dispatch, &Network::gate, member,
-             [&](const Network& n, int expert, int begin, int end) { gate_up(step, n, expert, begin, end, member); });
-  team_.barrier();
-  quantise_activated(step, dispatch, member);
-  for_groups(step, dispatch, &Network::down, member,
-             [&](const Network& n, int expert, int begin, int end) { down(n, expert, begin, end, member); });
-  team_.barrier();
-  combine(step, routes, out, rows, member);
+void Mixture::gather(const ops::Experts& step, const Products& products, const ActivationBuffer& in,
+                     const ActivationBuffer& routes, int rows, bool last, Crew crew) {
+  if (last) group(step, routes, rows);
+  if (!crew.alone) team_.barrier();
+  const int experts = expert_count(step);
+  const Share share = share_of(first_row(experts), crew.member, crew.members);
+  for (int e = 0; e < experts; ++e) {
+    const int end = std::min(share.end, first_row(e + 1));
+    for (int i = std::max(share.begin, first_row(e)); i < end; ++i) {
+      const Network n = network(step, products, e);
+      const float* x = in.row(mixture_.rows[i]);
+      const int gate_block = n.gate->kernel->activation_block, up_block = n.up->kernel->activation_block;
+      // With the zeros that pad it.
+      if (gate_block == 0 || up_block == 0) std::copy_n(x, in.stride, mixture_.input.row(i));
+      const int row = i - first_row(e);
+      rounding_.row(rows_of(mixture_.input, e, *n.gate), row, row_count(e), x);
+      if (up_block != gate_block) rounding_.row(rows_of(mixture_.input, e, *n.up), row, row_count(e), x);
+    }
+  }
 }
 
 void Mixture::group(const ops::Experts& step, const ActivationBuffer& routes, int rows) {
@@ -181,41 +171,33 @@ void Mixture::group(const ops::Experts& step, const ActivationBuffer& routes, in
   }
 }
 
-// Rounds a gathered row into its expert's tiles, in the form that a product reads.
-void Mixture::quantise(const BoundMatmul& reader, const ActivationBuffer& to, const float* x, int gathered,
-                       int expert) {
-  const int block = reader.kernel->activation_block, width = static_cast<int>(reader.weight->columns());
-  const int row = gathered - first_row(expert);
-  const Tile tile = tile_of(row, row_count(expert), table_.max_tile);
-  if (block == 32) table_.quantise32(x, width, from_row(to.int8_32, first_row(expert), width, 32), row, tile);
-  if (block == 256) table_.quantise256(x, width, from_row(to.int8_256, first_row(expert), width, 256), row, tile);
+ActivationBuffer Mixture::rows_of(const ActivationBuffer& gathered, int expert, const BoundMatmul& reader) const {
+  const int first = first_row(expert), block = reader.kernel->activation_block;
+  ActivationBuffer b{.floats = gathered.row(first), .stride = gathered.stride};
+  b.width = static_cast<int>(reader.weight->columns());
+  if (block == 32) b.int8_32 = from_row(gathered.int8_32, first, gathered.width, 32);
+  if (block == 256) b.int8_256 = from_row(gathered.int8_256, first, gathered.width, 256);
+  return b;
 }
 
-void Mixture::gather(const ops::Experts& step, const Dispatch& dispatch, const ActivationBuffer& in, int member) {
-  for_gathered(step, member, [&](int i, int expert) {
-    const Network n = network(step, dispatch, expert);
-    const float* x = in.row(mixture_.rows[i]);
-    const int gate_block = n.gate->kernel->activation_block, up_block = n.up->kernel->activation_block;
-    // With the zeros that pad it.
-    if (gate_block == 0 || up_block == 0) std::copy_n(x, in.stride, mixture_.input.row(i));
-    quantise(*n.gate, mixture_.input, x, i, expert);
-    if (up_block != gate_block) quantise(*n.up, mixture_.input, x, i, expert);
-  });
-}
-
-// A product of an expert's rows with weight_rows rows of the map.
 MatmulArgs Mixture::product_args(const BoundMatmul& m, std::int64_t weight_row, int weight_rows, const float* bias,
                                  const ActivationBuffer& in, int expert, float* out, std::size_t ld_out,
                                  std::byte* panel) const {
-  MatmulArgs a = matmul_args(m, in, row_count(expert), out, ld_out, false, panel);
+  MatmulArgs a = matmul_args(m, rows_of(in, expert, m), row_count(expert), out, ld_out, false, panel);
   a.weights = m.weight->row(weight_row);
   a.rows = weight_rows;
   a.bias = bias;
-  a.floats = in.row(first_row(expert));
-  if (const int block = m.kernel->activation_block; block != 0) {
-    a.quantised = from_row(a.quantised, first_row(expert), a.k, block);
-  }
   return a;
+}
+
+void Mixture::gate_up(const ops::Experts& step, const Products& products, int member) {
+  for_groups(step, products, member, [&](const Network& n, int expert, int begin, int end) {
+    gate_up(step, n, expert, begin, end, member);
+    const int rows = row_count(expert);
+    const std::size_t units = static_cast<std::size_t>(expert) * block_units(mixture_.activated.width);
+    rounding_.columns(rows_of(mixture_.activated, expert, *n.down), {0, rows, rows, units}, begin * kGroupRows,
+                      std::min(end * kGroupRows, n.weights->width));
+  });
 }
 
 void Mixture::gate_up(const ops::Experts& step, const Network& n, int expert, int group_begin, int group_end,
@@ -230,35 +212,45 @@ void Mixture::gate_up(const ops::Experts& step, const Network& n, int expert, in
   float* const first = out.row(first_row(expert));
   const MatmulArgs gate = product_args(*n.gate, row, w.width, bias(w.gate_bias), mixture_.input, expert, first,
                                        out.stride, panel(member, 0));
-  MatmulArgs up =
+  const MatmulArgs up =
       product_args(*n.up, row, w.width, bias(w.up_bias), mixture_.input, expert, nullptr, 0, panel(member, 1));
-  const int column = group_begin * kGroupRows, columns = std::min(group_end * kGroupRows, w.width) - column;
-  const bool together = n.gate->kernel == n.up->kernel;
-  if (together) {
+  if (n.gate->kernel == n.up->kernel) {
     n.gate->kernel->gated(gate, up, act, group_begin, group_end);
   } else {
-    up.out = mixture_.spare + static_cast<std::size_t>(first_row(expert)) * out.stride;
-    up.ld_out = out.stride;
-    n.gate->kernel->run(gate, group_begin, group_end);
-    n.up->kernel->run(up, group_begin, group_end);
+    gate_apart(step, expert, n, gate, up, group_begin, group_end);
   }
+  // Float products read to the next multiple of 16; networks of other widths may have left numbers there.
+  const int end = std::min(group_end * kGroupRows, w.width);
   for (int i = first_row(expert); i < first_row(expert + 1); ++i) {
-    if (!together) {
-      const float* up_columns = mixture_.spare + static_cast<std::size_t>(i) * out.stride + column;
-      table_.gate(out.row(i) + column, up_columns, act, columns);
-    }
-    // Float products read to the next multiple of 16; networks of other widths may have left numbers there.
-    std::fill(out.row(i) + column + columns, out.row(i) + padded16(column + columns), 0.0f);
+    std::fill(out.row(i) + end, out.row(i) + padded16(end), 0.0f);
   }
 }
 
-void Mixture::quantise_activated(const ops::Experts& step, const Dispatch& dispatch, int member) {
-  const auto is_int8 = [&](int expert) { return network(step, dispatch, expert).down->kernel->activation_block != 0; };
-  if (!is_int8(0) && !(step.shared.count > 0 && is_int8(step.routed.count))) return;
-  for_gathered(step, member, [&](int i, int expert) {
-    quantise(*network(step, dispatch, expert).down, mixture_.activated, mixture_.activated.row(i), i, expert);
-  });
-  team_.barrier();
+// Weights of two types are multiplied one after the other.
+void Mixture::gate_apart(const ops::Experts& step, int expert, const Network& n, const MatmulArgs& gate, MatmulArgs up,
+                         int group_begin, int group_end) {
+  const ActivationBuffer& out = mixture_.activated;
+  up.out = mixture_.spare + static_cast<std::size_t>(first_row(expert)) * out.stride;
+  up.ld_out = out.stride;
+  n.gate->kernel->run(gate, group_begin, group_end);
+  n.up->kernel->run(up, group_begin, group_end);
+  const int column = group_begin * kGroupRows, columns = std::min(group_end * kGroupRows, n.weights->width) - column;
+  for (int i = first_row(expert); i < first_row(expert + 1); ++i) {
+    table_.gate(out.row(i) + column, mixture_.spare + static_cast<std::size_t>(i) * out.stride + column,
+                gated_activation(step.activation).value(), columns);
+  }
+}
+
+Columns Mixture::down(const ops::Experts& step, const Products& products, const ActivationBuffer& routes,
+                      const ActivationBuffer& out, int rows, int member) {
+  const Share share = share_of(groups_of(out.width), member, team_.size());
+  const Columns columns{std::min(share.begin * kGroupRows, out.width), std::min(share.end * kGroupRows, out.width)};
+  for (int e = 0; e < expert_count(step) && columns.count() > 0; ++e) {
+    if (row_count(e) > 0) down(network(step, products, e), e, share.begin, share.end, member);
+  }
+  combine(step, routes, out, rows, columns);
+  rounding_.columns(out, {0, rows, rows, 0}, columns.begin, columns.end);
+  return columns;
 }
 
 // What an expert returns for a row takes the place of the row that it was given.
@@ -273,17 +265,13 @@ void Mixture::down(const Network& n, int expert, int group_begin, int group_end,
 }
 
 void Mixture::combine(const ops::Experts& step, const ActivationBuffer& routes, const ActivationBuffer& out, int rows,
-                      int member) {
-  constexpr int kColumns = 256;  // so that the threads share even one row
-  const int pieces = (out.width + kColumns - 1) / kColumns;
-  const Share share = share_of(rows * pieces, member, team_.size());
-  for (int i = share.begin; i < share.end; ++i) {
-    const int r = i / pieces, column = i % pieces * kColumns, count = std::min(kColumns, out.width - column);
-    float* y = out.row(r) + column;
-    if (!step.add) std::fill_n(y, count, 0.0f);
+                      Columns columns) const {
+  for (int r = 0; r < rows; ++r) {
+    float* y = out.row(r) + columns.begin;
+    if (!step.add) std::fill_n(y, columns.count(), 0.0f);
     for (int slot = 0; slot < step.slots; ++slot) {
-      const float* part = mixture_.input.row(mixture_.places[r * step.slots + slot]) + column;
-      table_.add_scaled(y, part, routes.row(r)[step.slots + slot], count);
+      const float* part = mixture_.input.row(mixture_.places[r * step.slots + slot]) + columns.begin;
+      table_.add_scaled(y, part, routes.row(r)[step.slots + slot], columns.count());
     }
   }
 }

@@ -38,19 +38,39 @@ inline MatmulArgs matmul_args(const BoundMatmul& m, const ActivationBuffer& in, 
   return a;
 }
 
-// A member's share of products that read the same rows and whose results stand side by side in each row of `out`.
-inline void run_side_by_side(std::span<const BoundMatmul> products, const ActivationBuffer& in, int rows, float* out,
-                             std::size_t ld_out, std::byte* panel, int member, int members) {
+// Columns [begin, end) of a row.
+struct Columns {
+  int begin, end;
+  int count() const { return end - begin; }
+};
+
+// Of the output rows of groups [share.begin, share.end).
+inline Columns columns_of(const BoundMatmul& m, const Share& share) {
+  const int all = static_cast<int>(m.weight->rows());
+  return {std::min(share.begin * kGroupRows, all), std::min(share.end * kGroupRows, all)};
+}
+
+// A member's share of products that read the same rows and whose results stand side by side in each row of `out`; the
+// columns that it is.
+inline Columns run_side_by_side(std::span<const BoundMatmul> products, const ActivationBuffer& in, int rows, float* out,
+                                std::size_t ld_out, std::byte* panel, int member, int members) {
   int total = 0;
   for (const BoundMatmul& m : products) total += m.groups();
   const Share share = share_of(total, member, members);
   int first_group = 0, first_column = 0;
+  Columns done{0, 0};
   for (const BoundMatmul& m : products) {
     const int begin = std::max(share.begin - first_group, 0), end = std::min(share.end - first_group, m.groups());
-    if (begin < end) m.kernel->run(matmul_args(m, in, rows, out + first_column, ld_out, false, panel), begin, end);
+    if (begin < end) {
+      m.kernel->run(matmul_args(m, in, rows, out + first_column, ld_out, false, panel), begin, end);
+      const Columns part = columns_of(m, {begin, end});
+      if (done.count() == 0) done.begin = first_column + part.begin;
+      done.end = first_column + part.end;
+    }
     first_group += m.groups();
     first_column += static_cast<int>(m.weight->rows());
   }
+  return done;
 }
 
 }  // namespace adze::cpu

@@ -21,8 +21,8 @@ std::optional<GatedActivation> gated_activation(ops::Activation activation) {
 
 std::uint64_t weight_bytes(const CpuSchedule& schedule) {
   std::set<ops::WeightRef> weights;  // a weight may serve two products
-  for (const Dispatch& d : schedule.dispatches) {
-    for (const BoundMatmul& m : d.matmuls) weights.insert(m.weight);
+  for (const auto& of_step : schedule.products) {
+    for (const BoundMatmul& m : of_step) weights.insert(m.weight);
   }
   std::uint64_t bytes = 0;
   for (const ops::WeightRef weight : weights) bytes += weight->size_bytes();
@@ -47,14 +47,15 @@ class Builder {
       case backend::KvType::q8_0: out_.kv_format = KvFormat::q8_0; break;
     }
     out_.max_partitions = (plan_.context_length + kPartition - 1) / kPartition;
-    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
-      Dispatch dispatch;
-      dispatch.step = i;
-      ADZE_TRY_STATUS(
-          std::visit([&](const auto& step) { return bind(step, dispatch); }, plan_.steps[static_cast<std::size_t>(i)]));
-      out_.dispatches.push_back(std::move(dispatch));
+    for (const ops::Step& step : plan_.steps) {
+      Products products;
+      ADZE_TRY_STATUS(std::visit([&](const auto& s) { return bind(s, products); }, step));
+      out_.products.push_back(std::move(products));
     }
-    find_quantised_outputs();
+    out_.dispatches = cover(plan_, true);
+    out_.single = cover(plan_, false);
+    for (const BufferUse& buffer : out_.buffers) count_blocks(block_units(buffer.width));
+    count_blocks(static_cast<std::size_t>(out_.experts.experts) * block_units(out_.experts.activated.width));
     find_carried_buffers();
     share_slots();
     describe();
@@ -62,6 +63,8 @@ class Builder {
   }
 
  private:
+  using Products = std::vector<BoundMatmul>;
+
   Result<BoundMatmul> choose(ops::WeightRef weight, ops::WeightRef bias, BufferUse* input) {
     const bool quantised = tensor::dtype_info(weight->type).block_elements > 1;
     const bool int8 = quantised && options_.compute == backend::Compute::automatic;
@@ -79,73 +82,84 @@ class Builder {
   }
   BufferUse* input(ops::BufferId id) { return &out_.buffers[static_cast<std::size_t>(id)]; }
 
-  Status add(Dispatch& dispatch, ops::WeightRef weight, ops::WeightRef bias, BufferUse* input) {
+  Status add(Products& products, ops::WeightRef weight, ops::WeightRef bias, BufferUse* input) {
     ADZE_TRY(const BoundMatmul bound, choose(weight, bias, input));
-    dispatch.matmuls.push_back(bound);
+    products.push_back(bound);
     return {};
   }
 
-  Status bind(const ops::Embed&, Dispatch&) { return {}; }
-  Status bind(const ops::Norm&, Dispatch&) { return {}; }
-  Status bind(const ops::ResidualNorm&, Dispatch&) { return {}; }
-  Status bind(const ops::AttentionPrep& step, Dispatch&) {
+  Status bind(const ops::Embed&, Products&) { return {}; }
+  Status bind(const ops::Norm&, Products&) { return {}; }
+  Status bind(const ops::ResidualNorm&, Products&) { return {}; }
+  Status bind(const ops::AttentionPrep& step, Products&) {
+    count_heads(step.heads + step.stored_parts() * step.kv_heads);
     const bool plain = step.gate < 0 && step.stored == ops::AttentionPrep::Stored::key_and_value;
     if (plain || !step.norm_all_heads) return {};
     return fail(ErrorCode::unsupported_feature,
                 "the CPU backend has a norm over all heads only of attention without gates and with own keys and "
                 "values");
   }
-  Status bind(const ops::Attend& step, Dispatch&) {
+  Status bind(const ops::Attend& step, Products&) {
+    count_blocks(kSplitRows * blocks_of(step.out));  // rows are completed apart from each other
     out_.max_heads = std::max(out_.max_heads, step.heads);
     out_.max_padded_head = std::max(out_.max_padded_head, padded16(step.head_size));
     return {};
   }
-  Status bind(const ops::DeltaPrep&, Dispatch&) { return {}; }
-  Status bind(const ops::DeltaScan&, Dispatch&) { return {}; }
-  Status bind(const ops::DeltaOut&, Dispatch&) { return {}; }
-  Status bind(const ops::Project& step, Dispatch& dispatch) {
-    for (const auto& part : step.parts) ADZE_TRY_STATUS(add(dispatch, part.weight, part.bias, input(step.in)));
+  Status bind(const ops::DeltaPrep& step, Products&) {
+    count_heads(2 * step.heads.key_heads + step.heads.value_heads + 1);
     return {};
   }
-  Status bind(const ops::ProjectAdd& step, Dispatch& dispatch) {
-    return add(dispatch, step.weight, step.bias, input(step.in));
+  Status bind(const ops::DeltaScan& step, Products&) {
+    out_.countdowns.value_heads = std::max(out_.countdowns.value_heads, step.heads.value_heads);
+    return {};
   }
-  Status bind(const ops::GatedPair& step, Dispatch& dispatch) {
+  Status bind(const ops::DeltaOut& step, Products&) {
+    std::size_t& most = out_.countdowns.blocks_of_each_sequence;
+    most = std::max(most, blocks_of(step.out));
+    return {};
+  }
+  Status bind(const ops::Project& step, Products& products) {
+    for (const auto& part : step.parts) ADZE_TRY_STATUS(add(products, part.weight, part.bias, input(step.in)));
+    return {};
+  }
+  Status bind(const ops::ProjectAdd& step, Products& products) {
+    return add(products, step.weight, step.bias, input(step.in));
+  }
+  Status bind(const ops::GatedPair& step, Products& products) {
     if (!gated_activation(step.activation)) return refuse_activation();
-    ADZE_TRY_STATUS(add(dispatch, step.gate, step.gate_bias, input(step.in)));
+    ADZE_TRY_STATUS(add(products, step.gate, step.gate_bias, input(step.in)));
     if (step.up == nullptr) return {};
-    ADZE_TRY_STATUS(add(dispatch, step.up, step.up_bias, input(step.in)));
+    ADZE_TRY_STATUS(add(products, step.up, step.up_bias, input(step.in)));
     // Weights of two types are multiplied one after the other; the second product needs room of its own.
-    if (dispatch.matmuls[0].kernel != dispatch.matmuls[1].kernel) {
+    if (products[0].kernel != products[1].kernel) {
       out_.spare_stride = std::max(out_.spare_stride, padded16(static_cast<int>(step.up->rows())));
     }
     return {};
   }
-  Status bind(const ops::Route& step, Dispatch& dispatch) {
-    ADZE_TRY_STATUS(add(dispatch, step.weight, nullptr, input(step.in)));
-    if (step.shared_gate != nullptr) ADZE_TRY_STATUS(add(dispatch, step.shared_gate, nullptr, input(step.in)));
+  Status bind(const ops::Route& step, Products& products) {
+    ADZE_TRY_STATUS(add(products, step.weight, nullptr, input(step.in)));
+    if (step.shared_gate != nullptr) ADZE_TRY_STATUS(add(products, step.shared_gate, nullptr, input(step.in)));
     out_.experts.experts = std::max(out_.experts.experts, static_cast<int>(step.weight->rows()) + 1);
     out_.experts.slots = std::max(out_.experts.slots, step.slots());
     return {};
   }
-  Status bind(const ops::Experts& step, Dispatch& dispatch) {
+  Status bind(const ops::Experts& step, Products& products) {
     if (!gated_activation(step.activation)) return refuse_activation();
-    ADZE_TRY_STATUS(add_expert_weights(dispatch, step.routed));
-    if (step.shared.count > 0) ADZE_TRY_STATUS(add_expert_weights(dispatch, step.shared));
+    ADZE_TRY_STATUS(add_expert_weights(products, step.routed));
+    if (step.shared.count > 0) ADZE_TRY_STATUS(add_expert_weights(products, step.shared));
     return {};
   }
   // Gate, up and down. Their inputs are the gathered rows, which are rounded for each expert's own tiles.
-  Status add_expert_weights(Dispatch& dispatch, const ops::Experts::Weights& w) {
+  Status add_expert_weights(Products& products, const ops::Experts::Weights& w) {
     ExpertUse& use = out_.experts;
     const auto widen = [](BufferUse& buffer, std::int64_t width) {
       buffer.width = std::max(buffer.width, static_cast<int>(width));
       buffer.stride = padded16(buffer.width);
     };
-    ADZE_TRY_STATUS(add(dispatch, w.gate, w.gate_bias, &use.input));
-    ADZE_TRY_STATUS(add(dispatch, w.up, w.up_bias, &use.input));
-    ADZE_TRY_STATUS(add(dispatch, w.down, w.down_bias, &use.activated));
-    use.spare |=
-        dispatch.matmuls[dispatch.matmuls.size() - 3].kernel != dispatch.matmuls[dispatch.matmuls.size() - 2].kernel;
+    ADZE_TRY_STATUS(add(products, w.gate, w.gate_bias, &use.input));
+    ADZE_TRY_STATUS(add(products, w.up, w.up_bias, &use.input));
+    ADZE_TRY_STATUS(add(products, w.down, w.down_bias, &use.activated));
+    use.spare |= products[products.size() - 3].kernel != products[products.size() - 2].kernel;
     widen(use.input, w.gate->columns());
     widen(use.input, w.down->rows() / w.count);
     widen(use.activated, w.width);
@@ -155,33 +169,23 @@ class Builder {
     return fail(ErrorCode::unsupported_feature,
                 "the CPU backend gates with SiLU, tanh-GELU or the clamped SwiGLU of gpt-oss only");
   }
-  Status bind(const ops::Head& step, Dispatch& dispatch) {
-    return add(dispatch, step.weight, step.bias, &out_.head_input);
+  Status bind(const ops::Head& step, Products& products) {
+    return add(products, step.weight, step.bias, &out_.head_input);
   }
 
-  // A step rounds its output once, for every reader, if any reader wants int8.
-  void find_quantised_outputs() {
-    for (Dispatch& dispatch : out_.dispatches) {
-      const ops::Step& step = plan_.steps[static_cast<std::size_t>(dispatch.step)];
-      const auto wants = [&](ops::BufferId id) {
-        const BufferUse& use = out_.buffers[static_cast<std::size_t>(id)];
-        return use.int8_32 || use.int8_256;
-      };
-      if (const auto* norm = std::get_if<ops::Norm>(&step)) dispatch.quantise_output = wants(norm->out);
-      if (const auto* residual = std::get_if<ops::ResidualNorm>(&step)) {
-        dispatch.quantise_output = residual->out >= 0 && wants(residual->out);
-      }
-      if (const auto* attend = std::get_if<ops::Attend>(&step)) dispatch.quantise_output = wants(attend->out);
-      if (const auto* delta = std::get_if<ops::DeltaOut>(&step)) dispatch.quantise_output = wants(delta->out);
-      if (const auto* gated = std::get_if<ops::GatedPair>(&step)) dispatch.quantise_output = wants(gated->out);
-      if (const auto* experts = std::get_if<ops::Experts>(&step)) dispatch.quantise_output = wants(experts->out);
-      if (const auto* project = std::get_if<ops::Project>(&step)) dispatch.quantise_output = wants(project->out);
-    }
+  void count_heads(int heads) { out_.countdowns.prepared_heads = std::max(out_.countdowns.prepared_heads, heads); }
+  std::size_t blocks_of(ops::BufferId id) const {
+    return block_units(plan_.buffers[static_cast<std::size_t>(id)].width);
   }
+  void count_blocks(std::size_t blocks) { out_.countdowns.blocks = std::max(out_.countdowns.blocks, blocks); }
 
   void find_carried_buffers() {
-    const auto begin = std::find_if(plan_.steps.rbegin(), plan_.steps.rend(), ops::stores).base();
-    out_.first_needed = static_cast<int>(begin - plan_.steps.begin());
+    // Behind the last step that stores something, and behind what rides along with it.
+    const auto stored = std::find_if(plan_.steps.rbegin(), plan_.steps.rend(), ops::stores).base();
+    const auto first = std::ranges::find_if(
+        out_.dispatches, [&](const Dispatch& d) { return d.first_step() >= stored - plan_.steps.begin(); });
+    out_.first_needed = static_cast<std::size_t>(first - out_.dispatches.begin());
+    const auto begin = first == out_.dispatches.end() ? plan_.steps.end() : plan_.steps.begin() + first->first_step();
     std::set<ops::BufferId> read, written;
     for (auto step = begin; step != plan_.steps.end(); ++step) {
       const ops::Access access = ops::step_access(*step);
@@ -193,18 +197,21 @@ class Builder {
     out_.carried.assign(read.begin(), read.end());
   }
 
-  // Which buffers hold something at the same time: walking backwards, all that a step reads, writes or leaves alive.
+  // Which buffers hold something at the same time: walking backwards, all that a dispatch reads, writes or leaves
+  // alive. Inside one, a thread may be steps ahead of another.
   std::vector<std::set<int>> conflicts() const {
     std::vector<std::set<int>> conflicts(plan_.buffers.size());
     std::set<int> alive;
-    for (auto step = plan_.steps.rbegin(); step != plan_.steps.rend(); ++step) {
-      const ops::Access access = ops::step_access(*step);
+    for (auto dispatch = out_.dispatches.rbegin(); dispatch != out_.dispatches.rend(); ++dispatch) {
       std::set<int> together = alive;
-      together.insert(access.reads.begin(), access.reads.end());
-      together.insert(access.writes.begin(), access.writes.end());
+      for (int s = dispatch->last_step(); s >= dispatch->first_step(); --s) {
+        const ops::Access access = ops::step_access(plan_.steps[static_cast<std::size_t>(s)]);
+        together.insert(access.reads.begin(), access.reads.end());
+        together.insert(access.writes.begin(), access.writes.end());
+        for (const int written : access.writes) alive.erase(written);
+        alive.insert(access.reads.begin(), access.reads.end());
+      }
       for (const int a : together) conflicts[static_cast<std::size_t>(a)].insert(together.begin(), together.end());
-      for (const int written : access.writes) alive.erase(written);
-      alive.insert(access.reads.begin(), access.reads.end());
     }
     return conflicts;
   }
@@ -240,6 +247,23 @@ class Builder {
     }
   }
 
+  // Of the products that the dispatch's threads share; those of a mixture show in both of its dispatches.
+  void describe_kernels(const Dispatch& dispatch, backend::DispatchInfo& info) const {
+    if (dispatch.lead.sharing == Sharing::columns) {
+      for (const BoundMatmul& m : out_.products[static_cast<std::size_t>(dispatch.lead.step)]) {
+        if (info.kernel.find(m.kernel->name) != std::string::npos) continue;
+        info.kernel += (info.kernel.empty() ? "" : ", ") + std::string(m.kernel->name);
+      }
+      info.reason = fmt::format(
+          "the {} kernel for this weight type{}; up to {} rows from the file's blocks, more through a panel",
+          table_.name, options_.compute == backend::Compute::f32 ? " under --compute f32" : "", kDirectTokens);
+    } else {
+      info.kernel = "f32";
+      info.reason = "no products";
+    }
+    info.kernel += fmt::format(", {}", table_.name);
+  }
+
   void describe() {
     backend::Schedule& s = out_.described;
     s.backend = "cpu";
@@ -247,29 +271,23 @@ class Builder {
     std::string route;
     for (const Dispatch& dispatch : out_.dispatches) {
       backend::DispatchInfo info;
-      info.name = std::string(ops::step_name(plan_.steps[static_cast<std::size_t>(dispatch.step)]));
-      info.first_step = info.last_step = dispatch.step;
-      info.layer = plan_.step_layers[static_cast<std::size_t>(dispatch.step)];
-      for (const BoundMatmul& m : dispatch.matmuls) {
-        if (info.kernel.find(m.kernel->name) == std::string::npos) {
-          info.kernel += (info.kernel.empty() ? "" : ", ") + std::string(m.kernel->name);
-        }
+      info.name = dispatch_name(plan_, dispatch);
+      info.first_step = dispatch.first_step();
+      info.last_step = dispatch.last_step();
+      info.layer = plan_.step_layers[static_cast<std::size_t>(info.first_step)];
+      info.barriers = dispatch.barriers(1);
+      info.barriers_of_many_rows = dispatch.barriers(kSplitRows + 1);
+      info.together = dispatch.reason;
+      describe_kernels(dispatch, info);
+      route += info.name + '|' + info.kernel + '\n';
+      s.dispatches.push_back(std::move(info));
+    }
+    for (const auto& of_step : out_.products) {
+      for (const BoundMatmul& m : of_step) {
         classes.insert(
             fmt::format("{}:{}", tensor::dtype_info(m.weight->type).name,
                         m.kernel->activation_block == 0 ? "f32" : fmt::format("int8/{}", m.kernel->activation_block)));
       }
-      if (dispatch.matmuls.empty()) {
-        info.kernel = "f32";
-        info.reason = "elementwise";
-      } else {
-        info.reason = fmt::format(
-            "the {} kernel for this weight type{}; up to {} rows from the file's blocks, more through a panel",
-            table_.name, options_.compute == backend::Compute::f32 ? " under --compute f32" : "", kDirectTokens);
-      }
-      info.kernel += fmt::format(", {}", table_.name);
-      if (dispatch.quantise_output) info.name += "+quantise";
-      route += info.name + '|' + info.kernel + '\n';
-      s.dispatches.push_back(std::move(info));
     }
     const char* kv = out_.kv_format == KvFormat::f32 ? "f32" : out_.kv_format == KvFormat::f16 ? "f16" : "q8_0";
     for (const std::string& c : classes) s.numeric_class += c + ' ';

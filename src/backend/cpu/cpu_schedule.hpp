@@ -1,5 +1,5 @@
-// What prepare() decides: the kernel of every matrix product, which int8 form of a buffer its readers want, and how
-// much scratch that takes. Pure: no memory is allocated here but the lists themselves.
+// What prepare() decides: the kernel of every matrix product, which steps a dispatch covers, which int8 form of a
+// buffer its readers want, and how much scratch that takes. Pure: no memory is allocated here but the lists themselves.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
+#include "backend/cpu/cpu_fusion.hpp"
 #include "backend/cpu/kernel_table.hpp"
 #include "base/result.hpp"
 #include "ops/plan.hpp"
@@ -19,13 +20,6 @@ struct BoundMatmul {
   ops::WeightRef weight = nullptr;
   ops::WeightRef bias = nullptr;
   int groups() const { return static_cast<int>((weight->rows() + kGroupRows - 1) / kGroupRows); }
-};
-
-// One dispatch: a step with its matrix products, in the step's order (parts; gate, up; the one weight).
-struct Dispatch {
-  int step = 0;
-  std::vector<BoundMatmul> matmuls;
-  bool quantise_output = false;  // after the step, round its output buffer for the readers
 };
 
 struct BufferUse {
@@ -44,17 +38,31 @@ struct ExpertUse {
   bool spare = false;  // gate and up of two weight types
 };
 
+// Counters of what several threads complete together, the most that any dispatch needs.
+struct CountdownUse {
+  int prepared_heads = 0;                   // of a stacked projection
+  int value_heads = 0;                      // of recurrent layers, for each sequence of a batch
+  std::size_t blocks = 0;                   // that are rounded to int8
+  std::size_t blocks_of_each_sequence = 0;  // where sequences are completed apart from each other
+};
+
+// Blocks of a row in either int8 form, each counted.
+constexpr std::size_t block_units(int width) { return static_cast<std::size_t>(width / 32 + width / 256); }
+
 struct CpuSchedule {
-  std::vector<Dispatch> dispatches;
+  std::vector<Dispatch> dispatches;                // fused
+  std::vector<Dispatch> single;                    // every stage by itself, for an observer
+  std::vector<std::vector<BoundMatmul>> products;  // of each step, in its order (parts; gate, up; the one weight)
   std::vector<BufferUse> buffers;
   std::vector<BufferUse> slots;  // the largest of the buffers that share each
   BufferUse head_input;          // the head's normed rows
   // From this dispatch on nothing is stored any more: only rows whose logits are wanted go on. These buffers hold
   // something then; their wanted rows move together.
-  int first_needed = 0;
+  std::size_t first_needed = 0;
   std::vector<ops::BufferId> carried;
   int spare_stride = 0;  // floats per row for the second half of a gated pair of two weight types
   ExpertUse experts;
+  CountdownUse countdowns;
   std::size_t panel_bytes = 0;  // largest panel of any matrix product
   int max_heads = 0, max_padded_head = 0, max_partitions = 0;
   KvFormat kv_format = KvFormat::f16;

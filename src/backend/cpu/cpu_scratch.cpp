@@ -1,5 +1,7 @@
 #include "backend/cpu/cpu_scratch.hpp"
 
+#include <algorithm>
+
 namespace adze::cpu {
 namespace {
 
@@ -53,6 +55,17 @@ void lay_out_experts(Source& source, ExpertScratch& s, const ExpertUse& use, std
 }
 
 template <class Source>
+void lay_out_countdowns(Source& source, Countdowns& c, const CpuSchedule& schedule, std::size_t rows) {
+  const CountdownUse& use = schedule.countdowns;
+  const std::size_t heads =
+      std::max({static_cast<std::size_t>(use.prepared_heads), static_cast<std::size_t>(kSplitRows * schedule.max_heads),
+                rows * static_cast<std::size_t>(use.value_heads)});
+  c.rows = Countdown(source.template take<std::int32_t>(2));
+  c.heads = Countdown(source.template take<std::int32_t>(heads));
+  c.blocks = Countdown(source.template take<std::int32_t>(std::max(use.blocks, rows * use.blocks_of_each_sequence)));
+}
+
+template <class Source>
 void lay_out(Source& source, Scratch& s, const CpuSchedule& schedule, const ops::Plan& plan, int row_count,
              int threads) {
   const auto rows = static_cast<std::size_t>(row_count);
@@ -69,6 +82,7 @@ void lay_out(Source& source, Scratch& s, const CpuSchedule& schedule, const ops:
   s.head_input = activation(source, schedule.head_input, rows);
   s.spare = source.template take<float>(rows * static_cast<std::size_t>(schedule.spare_stride));
   lay_out_experts(source, s.experts, schedule.experts, rows);
+  lay_out_countdowns(source, s.countdowns, schedule, rows);
   const auto padded = static_cast<std::size_t>(schedule.max_padded_head);
   for (int i = 0; i < threads; ++i) {
     MemberScratch m;

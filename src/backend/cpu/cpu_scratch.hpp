@@ -4,12 +4,10 @@
 #include <vector>
 
 #include "backend/cpu/arena.hpp"
+#include "backend/cpu/countdown.hpp"
 #include "backend/cpu/cpu_schedule.hpp"
 
 namespace adze::cpu {
-
-// Rows up to which attention splits the context over threads; more rows keep every thread busy by themselves.
-inline constexpr int kSplitRows = 8;
 
 struct ActivationBuffer {
   float* floats = nullptr;  // [rows][stride]
@@ -38,8 +36,16 @@ struct ExpertScratch {
   float* spare = nullptr;  // [gathered][activated.stride]
 };
 
+// What the threads of one dispatch complete together.
+struct Countdowns {
+  Countdown rows;    // 0: all columns of all rows, 1: all rows
+  Countdown heads;   // of a projection; of a row's attention; of a sequence's states
+  Countdown blocks;  // that are rounded to int8
+};
+
 struct Scratch {
   Arena arena;
+  Countdowns countdowns;
   std::vector<ActivationBuffer> buffers;
   ActivationBuffer head_input;
   float* spare = nullptr;  // [rows][spare_stride]

@@ -197,22 +197,22 @@ TEST_P(Mixtures, BitsOfARowDoNotDependOnItsCompany) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Mixtures,
-                         testing::Values(Case{"floats_odd", DType::f32, DType::f32, DType::f32, 40, 23, 7, 3},
-                                         Case{"bf16_one_of_two", DType::bf16, DType::bf16, DType::bf16, 24, 17, 2, 1},
-                                         Case{"all_of_them", DType::f16, DType::f16, DType::f16, 33, 9, 5, 5},
-                                         Case{"mxfp4_gpt_oss", DType::mxfp4, DType::mxfp4, DType::mxfp4, 96, 64, 6, 4,
-                                              false, true, 0, DType::f32, ops::Activation::swiglu_oai},
-                                         Case{"q4_0_fused_gelu", DType::q4_0, DType::q4_0, DType::q8_0, 64, 96, 9, 2,
-                                              true, false, 0, DType::f32, ops::Activation::gelu_tanh},
-                                         Case{"two_types", DType::q4_1, DType::bf16, DType::f32, 64, 45, 4, 2, false,
-                                              true},
-                                         Case{"two_block_sizes", DType::q4_k, DType::q8_0, DType::q5_0, 256, 32, 5, 2},
-                                         Case{"k_types_shared", DType::q4_k, DType::q4_k, DType::q6_k, 256, 256, 12, 3,
-                                              false, false, 40, DType::bf16},
-                                         Case{"shared_quantised", DType::f32, DType::f32, DType::f32, 64, 20, 3, 1,
-                                              true, false, 96, DType::q8_0}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Mixtures,
+    testing::Values(
+        Case{"floats_odd", DType::f32, DType::f32, DType::f32, 40, 23, 7, 3},
+        Case{"bf16_one_of_two", DType::bf16, DType::bf16, DType::bf16, 24, 17, 2, 1},
+        Case{"all_of_them", DType::f16, DType::f16, DType::f16, 33, 9, 5, 5},
+        Case{"mxfp4_gpt_oss", DType::mxfp4, DType::mxfp4, DType::mxfp4, 96, 64, 6, 4, false, true, 0, DType::f32,
+             ops::Activation::swiglu_oai},
+        Case{"q4_0_fused_gelu", DType::q4_0, DType::q4_0, DType::q8_0, 64, 96, 9, 2, true, false, 0, DType::f32,
+             ops::Activation::gelu_tanh},
+        Case{"two_types", DType::q4_1, DType::bf16, DType::f32, 64, 45, 4, 2, false, true},
+        Case{"two_block_sizes", DType::q4_k, DType::q8_0, DType::q5_0, 256, 32, 5, 2},
+        Case{"k_types_shared", DType::q4_k, DType::q4_k, DType::q6_k, 256, 256, 12, 3, false, false, 40, DType::bf16},
+        Case{"shared_narrower", DType::q4_1, DType::q4_1, DType::q4_1, 64, 96, 5, 2, false, false, 32, DType::q8_0},
+        Case{"shared_quantised", DType::f32, DType::f32, DType::f32, 64, 20, 3, 1, true, false, 96, DType::q8_0}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Routing, EqualsItsDefinition) {
   struct Scoring {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+
+#include "backend/cpu/countdown.hpp"
 
 namespace adze::cpu {
 namespace {
@@ -20,6 +23,34 @@ TEST(ThreadTeam, EveryMemberRunsOnceAndBarriersOrderTheirWrites) {
         team.barrier();
       });
       for (const int sum : sums) ASSERT_EQ(sum, round * size * (size + 1) / 2);
+    }
+  }
+}
+
+// Members write pieces of a unit; whoever completes it sees all of them, and is one of them only.
+TEST(Countdown, HasOneCompleterWhoSeesEverything) {
+  constexpr int kUnits = 7, kWidth = 30;
+  for (const int size : {1, 2, 3, 8}) {
+    ThreadTeam team(size);
+    std::vector<std::int32_t> counters(kUnits, 0);
+    const Countdown countdown(counters.data());
+    std::vector<int> values(kUnits * kWidth, 0), sums(kUnits, 0);
+    for (int round = 1; round <= 200; ++round) {
+      team.run([&](int member) {
+        for (int i = 0; i < kUnits; ++i) {
+          const int unit = (i + member) % kUnits;  // in another order on each member
+          const Share share = share_of(kWidth, member, size);
+          const auto first = values.begin() + unit * kWidth;
+          std::fill(first + share.begin, first + share.end, round);
+          if (!countdown.complete(static_cast<std::size_t>(unit), share.end - share.begin, kWidth)) continue;
+          sums[static_cast<std::size_t>(unit)] += std::accumulate(first, first + kWidth, 0);
+        }
+        team.barrier();
+      });
+      for (int& sum : sums) {
+        ASSERT_EQ(sum, round * kWidth);
+        sum = 0;
+      }
     }
   }
 }
