@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -196,6 +197,43 @@ TEST_P(Bits, DoNotDependOnThreadsOrChunks) {
       EXPECT_TRUE(all_logits(compute, threads, chunk) == expected)
           << threads << " threads, chunks of " << chunk << (compute == Compute::f32 ? ", float32" : "");
     }
+  }
+}
+
+// An observer gets every step by itself; without one a dispatch covers a run of them.
+TEST_P(Bits, DoNotDependOnFusion) {
+  struct Nothing final : backend::StepObserver {
+    void after_step(int, const ops::Buffer&, std::span<const float>, int) override {}
+  } nothing;
+  Runner single(plan, one_sequence(Compute::automatic));
+  single.prepared().observe(&nothing);
+  const std::vector<float> expected = single.prompt(tokens, static_cast<int>(tokens.size()), 600);
+  constexpr std::pair<int, int> kThreadsAndChunk[] = {{2, 1}, {5, 2}, {3, 3}, {2, 7}, {5, 600}};
+  for (const auto& [threads, chunk] : kThreadsAndChunk) {
+    EXPECT_TRUE(all_logits(Compute::automatic, threads, chunk) == expected)
+        << threads << " threads, chunks of " << chunk;
+  }
+}
+
+// Times that the threads meet in a layer of a decoding step, by what the layer is made of.
+TEST_P(Bits, ALayerHasFewPhases) {
+  auto prepared = backend::prepare(plan, {.max_pages = 1}).value();
+  std::map<int, int> phases;
+  for (const backend::DispatchInfo& dispatch : prepared->schedule().dispatches) {
+    phases[dispatch.layer] += dispatch.barriers;
+  }
+  std::map<int, bool> dense, experts, inputs;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const int layer = plan.step_layers[i];
+    const auto* gated = std::get_if<ops::GatedPair>(&plan.steps[i]);
+    dense[layer] |= gated != nullptr;
+    inputs[layer] |= gated != nullptr && gated->side >= 0;
+    experts[layer] |= std::holds_alternative<ops::Experts>(plan.steps[i]);
+  }
+  for (const auto& [layer, count] : phases) {
+    if (layer < 0) continue;
+    const int expected = experts[layer] ? (dense[layer] ? 8 : 6) : inputs[layer] ? 7 : 5;
+    EXPECT_EQ(count, expected) << "layer " << layer;
   }
 }
 

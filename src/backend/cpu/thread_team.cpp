@@ -80,6 +80,10 @@ void ThreadTeam::wait_while(const std::atomic<std::uint32_t>& word, std::uint32_
 
 void ThreadTeam::barrier() {
   const std::uint32_t round = round_.load(std::memory_order_relaxed);
+  if (size_ == 1) {
+    round_.store(round + 1, std::memory_order_relaxed);
+    return;
+  }
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 != size_) {
     wait_while(round_, round);
     return;

@@ -22,8 +22,9 @@ constinit const Command kPlan{.name = "plan",
                               .summary = "Show the steps of a model and the kernel chosen for each",
                               .description =
                                   "Shows the Plan that the model's family wrote, the dispatches that the "
-                                  "backend made of it, the kernel chosen for each with the reason, and the "
-                                  "digest of that route.",
+                                  "backend made of it with the steps that each covers and why, how often all "
+                                  "threads meet, the kernel chosen for each dispatch, and the digest of that "
+                                  "route.",
                               .positionals = kPositionals,
                               .options = kOptions,
                               .settings = kSettings,
