@@ -35,12 +35,17 @@ void Mixture::choose(const ops::Route& step, const ActivationBuffer& out, int ro
   choose(step, mixture_.logits + static_cast<std::size_t>(row) * mixture_.logits_stride, out.row(row));
 }
 
-// Logits become ids and weights. Comparisons are such that not even NaN can give an id twice, or none.
+// Logits become ids and weights. Comparisons are such that not even NaN can give an id twice, or none; the weights are
+// NaN then, whatever was chosen, so that the row's logits tell of it.
 void Mixture::choose(const ops::Route& step, float* logits, float* out) const {
   const int experts = static_cast<int>(step.weight->rows()), slots = step.slots();
   const float *bias = float_data(step.bias), *choice_bias = float_data(step.choice_bias);
   const float* expert_scale = float_data(step.expert_scale);
-  for (int e = 0; e < experts; ++e) logits[e] = logits[e] * step.logit_scale + (bias != nullptr ? bias[e] : 0.0f);
+  double poison = 0.0;  // NaN where a logit is not finite
+  for (int e = 0; e < experts; ++e) {
+    logits[e] = logits[e] * step.logit_scale + (bias != nullptr ? bias[e] : 0.0f);
+    poison += 0.0 * static_cast<double>(logits[e]);
+  }
 
   const bool softmax = step.scoring == ops::Route::Scoring::softmax;
   const double largest = static_cast<double>(*std::max_element(logits, logits + experts));
@@ -80,7 +85,7 @@ void Mixture::choose(const ops::Route& step, float* logits, float* out) const {
     weights[static_cast<std::size_t>(i)] = probability(chosen[static_cast<std::size_t>(i)]);
     sum += weights[static_cast<std::size_t>(i)];
   }
-  const double factor = static_cast<double>(step.scale) / (step.renormalise ? sum : 1.0);
+  const double factor = static_cast<double>(step.scale) / (step.renormalise ? sum : 1.0) + poison;
   for (int i = 0; i < count; ++i) {
     const int e = chosen[static_cast<std::size_t>(i)];
     const double scale = expert_scale != nullptr ? static_cast<double>(expert_scale[e]) : 1.0;

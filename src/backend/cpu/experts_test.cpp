@@ -282,6 +282,37 @@ TEST(Routing, EqualsItsDefinition) {
   }
 }
 
+// A router whose logits are not finite must not choose as if nothing were: the step fails.
+TEST(Experts, ALogitThatIsNotFiniteIsNotHidden) {
+  const OwnedWeight table(2, 2, {1, 1, 2, 1});
+  for (const float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    const OwnedWeight router(3, 2, {1, 0, bad, 0, 0, 1}), gate(6, 2, std::vector<float>(12, 1.0f));
+    const OwnedWeight down(6, 2, std::vector<float>(12, 1.0f)), head(5, 2, std::vector<float>(10, 1.0f));
+    ops::Plan plan;
+    plan.hidden_size = 2;
+    plan.vocabulary_size = 5;
+    plan.context_length = backend::kPageTokens;
+    plan.kv_layers = {{1, 16, 0}};
+    plan.buffers = {{"h", 2}, {"routes", 4}, {"y", 2}};
+    ops::Experts experts{.add = false, .slots = 2, .in = 0, .routes = 1, .out = 2};
+    experts.routed = {.gate = gate.ref(), .up = gate.ref(), .down = down.ref(), .count = 3, .width = 2};
+    plan.steps = {ops::Embed{.table = table.ref(), .out = 0},
+                  ops::Route{.weight = router.ref(), .renormalise = true, .used = 2, .in = 0, .out = 1}, experts,
+                  ops::Head{.norm = {}, .weight = head.ref(), .in = 2}};
+    plan.step_layers = {0, 0, 0, 0};
+    const auto prepared = backend::prepare(plan, {.compute = Compute::f32, .max_batch_rows = 2, .max_pages = 1});
+    ASSERT_TRUE(prepared.has_value()) << prepared.error().message;
+    const std::int32_t page = 0;
+    const backend::SequencePages pages{{&page, 1}};
+    const backend::Row rows[] = {{0, 0, 0, true}, {1, 0, 1, true}};
+    const Status status = (*prepared)->run({rows, {&pages, 1}});
+    ASSERT_FALSE(status.has_value()) << bad;
+    EXPECT_NE(status.error().message.find("not a finite number"), std::string::npos) << status.error().message;
+    const std::vector<std::int32_t> tokens{0, 1};
+    for (const float logit : ops::ref::Interpreter(plan).run(tokens, 2).values) EXPECT_TRUE(std::isnan(logit)) << bad;
+  }
+}
+
 // --- what is not read ------------------------------------------------------------------------------------------------
 
 // The weights of experts in a mapped file, each on pages of its own; those of some may not be touched.

@@ -37,7 +37,8 @@ std::vector<double> softmax(std::vector<double> s) {
 std::vector<std::size_t> largest(const std::vector<double>& values, int count) {
   std::vector<std::size_t> ids(values.size());
   std::iota(ids.begin(), ids.end(), std::size_t{0});
-  std::ranges::stable_sort(ids, [&](std::size_t a, std::size_t b) { return values[a] > values[b]; });
+  const auto rank = [&](std::size_t i) { return std::isnan(values[i]) ? -HUGE_VAL : values[i]; };
+  std::ranges::stable_sort(ids, [&](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
   ids.resize(static_cast<std::size_t>(count));
   std::ranges::sort(ids);
   return ids;
@@ -97,7 +98,8 @@ Rows route(const Route& step, const Rows& in) {
     const std::vector<std::size_t> chosen = largest(rank, step.used);
     double sum = 0.0;
     for (const std::size_t e : chosen) sum += p[e];
-    const double factor = static_cast<double>(step.scale) / (step.renormalise ? sum : 1.0);
+    const double poison = 0.0 * std::accumulate(s.begin(), s.end(), 0.0);  // NaN where a logit is not finite
+    const double factor = static_cast<double>(step.scale) / (step.renormalise ? sum : 1.0) + poison;
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       const std::size_t e = chosen[i];
       out[row][i] = static_cast<float>(e);
