@@ -84,7 +84,8 @@ Result<tensor::TensorView> SafetensorsTensor::view() const {
   const ElementType* type = find_element_type(dtype);
   if (type == nullptr || !type->dtype) {
     return fail(ErrorCode::unsupported_type,
-                fmt::format("tensor '{}' is of type {}, which Adze does not compute with", printable(name), dtype));
+                fmt::format("tensor '{}' is of type {}, which Adze does not compute with", printable(name), dtype),
+                "use the model's bfloat16 weights, or a GGUF of it");
   }
   tensor::TensorView view{name, *type->dtype, {}, bytes};
   if (shape.size() > view.shape.dims.size() || bytes.empty()) {

@@ -42,6 +42,8 @@ class SafetensorsFile {
   std::uint64_t file_bytes() const { return file_bytes_; }
   std::span<const std::byte> header() const { return header_; }      // with its length: all names, shapes and offsets
   const std::filesystem::path& path() const { return map_.path(); }  // empty when parsed from memory
+  // Gives the pages of a tensor that has been copied back to the system. A hint.
+  void release(const SafetensorsTensor& tensor) const { map_.release(tensor.file_offset, tensor.bytes.size()); }
 
  private:
   MappedFile map_;

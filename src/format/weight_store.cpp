@@ -130,8 +130,8 @@ Result<const tensor::TensorView*> WeightStore::optional(std::string_view name, c
 Result<std::span<const std::byte>> WeightStore::require_part(std::string_view name, std::string_view element_type,
                                                              const tensor::Shape& expected, std::string_view why) {
   const SafetensorsTensor* found = nullptr;
-  for (std::size_t i = 0; found == nullptr && i < folder_->shards().size(); ++i) {
-    found = folder_->shards()[i].find(name);
+  for (const SafetensorsFile& shard : folder_->shards()) {
+    if (found == nullptr) found = shard.find(name);
   }
   if (found == nullptr) return missing(name, expected, why);
   const auto dims = std::span(expected.dims).first(static_cast<std::size_t>(expected.rank));
@@ -163,6 +163,12 @@ std::uint64_t WeightStore::taken_bytes() const {
 
 void WeightStore::release_headers() const {
   for (const GgufShard& shard : file_.shards()) shard.map.release(0, shard.data_offset);
+}
+
+void WeightStore::release_tensor(std::string_view name) const {
+  for (const SafetensorsFile& shard : folder_->shards()) {
+    if (const SafetensorsTensor* tensor = shard.find(name); tensor != nullptr) shard.release(*tensor);
+  }
 }
 
 std::string format_shape(const tensor::Shape& shape) {

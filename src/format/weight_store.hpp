@@ -60,6 +60,8 @@ class WeightStore {
   std::uint64_t taken_bytes() const;
   // Gives the pages of a vocabulary that has been read back to the system, where the file holds one. A hint.
   void release_headers() const;
+  // The same for a folder's tensor of which a copy was made.
+  void release_tensor(std::string_view name) const;
 
   // Identity of the weights for cache keys, without reading them: XXH3 over every shard's header bytes (which hold all
   // names, shapes, types and offsets), its size and its modification time, and over the metadata of a folder. A copy of

@@ -89,6 +89,7 @@ Result<std::unique_ptr<MadeWeight>> transposed(format::WeightStore& store, const
     transpose(view->bytes.data() + i * in_bytes, take.step * rows, made->bytes.data() + i * out_bytes, rows, columns,
               take, size);
   }
+  store.release_tensor(name);
   return made;
 }
 
@@ -120,6 +121,7 @@ Result<std::unique_ptr<MadeWeight>> mxfp4(format::WeightStore& store, const std:
       std::memcpy(out, &block, sizeof block);
     }
   }
+  store.release_tensor(name + "_blocks");
   return made;
 }
 
@@ -146,6 +148,7 @@ Result<std::unique_ptr<MadeWeight>> ungroup(format::WeightStore& store, const st
     append(key, key);
     append(2 * key, value);
   }
+  store.release_tensor(name);
   return made;
 }
 

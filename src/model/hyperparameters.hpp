@@ -54,15 +54,19 @@ struct Hyperparameters {
   bool value_norm = false;         // v is normalised, per head and without a weight
   float final_softcap = 0.0f;      // the same on logits
   float embedding_scale = 1.0f;
-  int layer_input_size = 0;       // per-layer embeddings of this size for each layer (Gemma 4); 0: none
-  bool attention_biases = false;  // W_q, W_k, W_v and W_o must have one
-  bool tied_output = true;        // the embedding is the output matrix where the model has no other
+  int layer_input_size = 0;          // per-layer embeddings of this size for each layer (Gemma 4); 0: none
+  bool attention_biases = false;     // W_q, W_k, W_v and W_o must have one
+  bool feed_forward_biases = false;  // W_gate, W_up and W_down must
+  bool tied_output = true;           // the embedding is the output matrix where the model has no other
   ops::Activation activation = ops::Activation::silu;
   RopeSettings rope;
   MixtureParameters mixture{};
   RopeSettings local_rope;  // of the layers that say so
   std::vector<LayerParameters> layers;
-  int prediction_layers = 0;  // blocks behind them that predict further tokens; no part of the main pass
+  // Blocks behind them that predict further tokens (multi-token prediction) and are no part of the main pass: how many
+  // a GGUF file says there are, and what each is like, without heads where the family has none.
+  int predictors = 0;
+  LayerParameters predictor{};
 
   int layer_count() const { return static_cast<int>(layers.size()); }
 };
@@ -72,6 +76,7 @@ struct Hyperparameters {
 inline constexpr std::string_view kFolderKeys = "folder.";  // how they begin, behind "<architecture>."
 namespace folder_key {
 inline constexpr std::string_view kAttentionBias = "folder.attention_bias";           // q, k, v and o have biases
+inline constexpr std::string_view kFeedForwardBias = "folder.feed_forward_bias";      // gate, up and down have
 inline constexpr std::string_view kGroupedValueHeads = "folder.grouped_value_heads";  // side by side, not tiled
 inline constexpr std::string_view kKeysAsValues = "folder.keys_as_values";            // full layers have no W_v
 inline constexpr std::string_view kTurnedPairs = "folder.turned_pairs";               // of each head, by the rope

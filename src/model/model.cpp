@@ -77,6 +77,7 @@ Status Model::build(const ModelOptions& options) {
   const std::vector<TensorRow> rows = family_->tensors(parameters_);
   if (!rope_is_interleaved(rows, store_.format())) parameters_.rope.interleaved = false;
   ADZE_TRY(weights_, Weights::resolve(rows, parameters_, store_));
+  ADZE_TRY(predictors_, Weights::bind_predictors(rows, parameters_, store_));
   ADZE_TRY(parameters_.rope, apply_overrides(parameters_.rope, options.rope));
   ADZE_TRY(const std::int64_t context, choose_context(options, parameters_, parameters_.rope));
   ADZE_TRY_STATUS(read_generation_defaults());
@@ -89,6 +90,14 @@ Status Model::build(const ModelOptions& options) {
   plan_.vocabulary_size = parameters_.vocabulary_size;
   plan_.context_length = static_cast<int>(context);
 
+  if (const auto bound = predictors_.all(); !bound.empty()) {
+    std::int64_t elements = 0;
+    for (const ops::WeightRef ref : bound) elements += ref->shape.elements();
+    notes_.push_back(
+        fmt::format("blocks behind the last layer predict further tokens ({} tensors, {} parameters); they are "
+                    "not used yet",
+                    bound.size(), elements));
+  }
   if (const std::size_t unused = store_.unused().size(); unused > 0) {
     notes_.push_back(fmt::format("{} tensor{} not used", unused, unused == 1 ? "" : "s"));
   }
@@ -100,12 +109,15 @@ Status Model::build(const ModelOptions& options) {
 }
 
 Status Model::read_generation_defaults() {
+  constexpr const char* kBadAdvice =
+      "the model's advice on sampling is damaged: correct or remove that value, or get the model again";
   const format::Metadata& metadata = store_.metadata();
   const auto number = [&](std::string_view key, double min, double max, std::optional<float>& out) -> Status {
     if (!metadata.has(key)) return {};
     ADZE_TRY(const float value, metadata.get_f32(key));
     if (!(static_cast<double>(value) >= min && static_cast<double>(value) <= max)) {
-      return fail(ErrorCode::corrupt_file, fmt::format("{} is {}, allowed is {} to {}", key, value, min, max));
+      return fail(ErrorCode::corrupt_file, fmt::format("{} is {}, allowed is {} to {}", key, value, min, max),
+                  kBadAdvice);
     }
     out = value;
     return {};
@@ -115,7 +127,7 @@ Status Model::read_generation_defaults() {
     ADZE_TRY(const std::int64_t value, metadata.get_i64(key));
     if (value < min || value > limits::kMaxVocabulary) {
       return fail(ErrorCode::corrupt_file,
-                  fmt::format("{} is {}, allowed is {} to {}", key, value, min, limits::kMaxVocabulary));
+                  fmt::format("{} is {}, allowed is {} to {}", key, value, min, limits::kMaxVocabulary), kBadAdvice);
     }
     out = static_cast<int>(value);
     return {};
@@ -149,6 +161,7 @@ std::int64_t Model::parameter_count() const {
   std::int64_t count = 0;
   for (const tensor::TensorView& view : store_.tensors()) count += view.shape.elements();
   for (const std::string_view name : store_.unused()) count -= store_.find(name)->shape.elements();
+  for (const ops::WeightRef ref : predictors_.all()) count -= ref->shape.elements();
   return count;
 }
 

@@ -49,10 +49,12 @@ class Model {
   const Hyperparameters& hyperparameters() const { return parameters_; }
   const ops::Plan& plan() const { return plan_; }
   const format::WeightStore& weights() const { return store_; }
+  // Of the blocks that predict further tokens (see Weights::bind_predictors); the plan does not read them.
+  const Weights& predictors() const { return predictors_; }
   const format::Metadata& metadata() const { return store_.metadata(); }
 
   std::string name() const;              // general.name, else the file's
-  std::int64_t parameter_count() const;  // elements of the tensors in use
+  std::int64_t parameter_count() const;  // elements of the tensors that the plan reads
   const GenerationDefaults& generation_defaults() const { return defaults_; }
   std::optional<std::string_view> chat_template() const;  // Jinja source
   // One line each, for people: tensors not used, a context beyond the trained one, sampling advice not followed.
@@ -64,7 +66,7 @@ class Model {
   Status read_generation_defaults();
 
   format::WeightStore store_;
-  Weights weights_;
+  Weights weights_, predictors_;
   const Family* family_ = nullptr;
   Hyperparameters parameters_;
   ops::Plan plan_;

@@ -7,10 +7,13 @@
 #include <charconv>
 #include <span>
 
+#include "base/limits.hpp"
+
 namespace adze::model {
 namespace {
 
-constexpr std::string_view kDecoder = "model.";  // as families write safetensors names
+constexpr std::string_view kDecoder = "model.";   // as families write safetensors names
+constexpr std::string_view kPredictors = "mtp.";  // in place of that; beside any decoder, whatever its prefix
 
 // Where checkpoints keep the decoder and its head: alone, inside a multimodal model (new and old spelling), and a bare
 // decoder.
@@ -75,8 +78,28 @@ std::string TensorNames::name(const TensorRow& row, int layer) const {
   if (row.safetensors.empty()) return {};
   const std::string name = with_layer(row.safetensors, layer);
   const bool in_decoder = name.starts_with(kDecoder);
-  std::string whole = fmt::format("{}{}", in_decoder ? decoder_ : head_,
-                                  std::string_view(name).substr(in_decoder ? kDecoder.size() : 0));
+  return as_stored(fmt::format("{}{}", in_decoder ? decoder_ : head_,
+                               std::string_view(name).substr(in_decoder ? kDecoder.size() : 0)));
+}
+
+std::string TensorNames::predictor_name(const TensorRow& row, int block, int layers) const {
+  if (!safetensors_) return with_layer(row.gguf, layers + block);
+  if (row.safetensors.empty()) return {};
+  const std::string name = with_layer(row.safetensors, block);
+  if (!name.starts_with(kDecoder)) return name;
+  return as_stored(fmt::format("{}{}", kPredictors, std::string_view(name).substr(kDecoder.size())));
+}
+
+int TensorNames::predictors() const {
+  int count = 0;
+  while (count < limits::kMaxLayers &&
+         store_.find(fmt::format("{}layers.{}.input_layernorm.weight", kPredictors, count)) != nullptr) {
+    ++count;
+  }
+  return count;
+}
+
+std::string TensorNames::as_stored(std::string whole) const {
   const std::string stacked = name_of_all_experts(whole);
   return stacked.empty() || store_.find(stacked) == nullptr ? whole : stacked;
 }

@@ -17,12 +17,17 @@ class TensorNames {
 
   // Empty where the store's format has no such tensor; with '#' for the number where experts have a tensor each.
   std::string name(const TensorRow& row, int layer) const;
+  // The same in the blocks that predict further tokens, behind `layers` layers; and how many of these a folder has.
+  std::string predictor_name(const TensorRow& row, int block, int layers) const;
+  int predictors() const;
   // Whether a tensor takes part in the pass that Adze computes: over `layers` layers, behind which a GGUF file may have
   // blocks up to `blocks` that predict further tokens. Others (a vision tower, an adapter) belong to parts that Adze
   // does not run.
   bool is_main_pass(std::string_view name, int layers, int blocks) const;
 
  private:
+  std::string as_stored(std::string name) const;  // of all experts, where that is what there is
+
   const format::WeightStore& store_;
   bool safetensors_;
   std::string_view decoder_ = "model.", head_;  // in front of the decoder's names, and of lm_head

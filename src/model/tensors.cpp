@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <span>
 
 #include "base/check.hpp"
@@ -20,6 +21,7 @@ std::int64_t dim_size(Dim dim, const Hyperparameters& p, int layer) {
     case Dim::one: return 1;
     case Dim::vocabulary: return p.vocabulary_size;
     case Dim::hidden: return p.hidden_size;
+    case Dim::hidden_twice: return 2 * std::int64_t{p.hidden_size};
     case Dim::query: return std::int64_t{l.heads} * l.head_size;
     case Dim::key_value: return std::int64_t{l.kv_heads} * l.head_size;
     case Dim::head: return l.head_size;
@@ -57,7 +59,8 @@ std::string_view dim_keys(Dim dim) {
     case Dim::none:
     case Dim::one: return "";
     case Dim::vocabulary: return "@.vocab_size or tokenizer.ggml.tokens";
-    case Dim::hidden: return "@.embedding_length";
+    case Dim::hidden:
+    case Dim::hidden_twice: return "@.embedding_length";
     case Dim::query: return "@.attention.head_count and @.attention.key_length";
     case Dim::key_value: return "@.attention.head_count_kv and @.attention.key_length";
     case Dim::stored_key_value:
@@ -110,19 +113,28 @@ tensor::Shape shape_of(const TensorRow& row, const Hyperparameters& p, int layer
   return shape;
 }
 
+// What a block that predicts further tokens has besides the tensors of a layer (DeepSeek-AI 2024, arXiv 2412.19437):
+// with e the embedding of the token behind position i and h its last residual,
+//   h' = layer(W_eh [rms(e; enorm) | rms(h; hnorm)]);   logits = W_out rms(h'; shared_head_norm)
+// with the model's own embedding and W_out, unless the block has others.
+std::vector<TensorRow> predictor_tensors(const std::vector<TensorRow>& layer_rows) {
+  using enum Need;
+  constexpr Dim none = Dim::none, hidden = Dim::hidden;
+  std::vector<TensorRow> rows{
+      {"blk.*.nextn.eh_proj.weight", "mtp.fc.weight", hidden, Dim::hidden_twice},
+      {"blk.*.nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight", none, hidden},
+      {"blk.*.nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight", none, hidden},
+      {"blk.*.nextn.shared_head_norm.weight", "mtp.norm.weight", none, hidden, optional},
+      {"blk.*.nextn.embed_tokens.weight", "mtp.embed_tokens.weight", Dim::vocabulary, hidden, optional},
+      {"blk.*.nextn.shared_head_head.weight", "mtp.lm_head.weight", Dim::vocabulary, hidden, optional},
+  };
+  std::ranges::copy_if(layer_rows, std::back_inserter(rows),
+                       [](const TensorRow& row) { return row.gguf.find('*') != std::string_view::npos; });
+  return rows;
+}
+
 Status refuse_leftovers(const format::WeightStore& store, const TensorNames& names, const Hyperparameters& p) {
-  const int layers = p.layer_count(), blocks = layers + p.prediction_layers;
-  for (int block = layers; block < blocks; ++block) {
-    const std::string start = fmt::format("blk.{}.nextn.", block);
-    const auto unused = store.unused();
-    const bool predicts =
-        std::any_of(unused.begin(), unused.end(), [&](std::string_view n) { return n.starts_with(start); });
-    if (predicts) continue;
-    return fail(ErrorCode::corrupt_file,
-                fmt::format("{}.nextn_predict_layers is {}, but block {} is none that predicts further tokens",
-                            p.architecture, p.prediction_layers, block),
-                "the file is damaged or was made by a broken converter: download or convert it again");
-  }
+  const int layers = p.layer_count(), blocks = layers + p.predictors;
   for (const std::string_view name : store.unused()) {
     if (!names.is_main_pass(name, layers, blocks)) continue;
     return fail(ErrorCode::unsupported_feature,
@@ -140,7 +152,8 @@ bool is_required(Need need, const Hyperparameters& parameters, int layer) {
       return parameters.layers[static_cast<std::size_t>(layer)].values != LayerParameters::Values::either;
     case Need::required: return true;
     case Need::optional: return false;
-    case Need::if_biased: return parameters.attention_biases;
+    case Need::if_attention_biased: return parameters.attention_biases;
+    case Need::if_feed_forward_biased: return parameters.feed_forward_biases;
     case Need::unless_tied: return !parameters.tied_output;
   }
   ADZE_CHECK(false, "need {}", static_cast<int>(need));
@@ -203,7 +216,7 @@ Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view, bool vecto
 
 // The tensor of a row in a layer, taken from the store; null where it may be absent and is.
 Result<ops::WeightRef> Weights::take(const TensorRow& row, int layer, const std::string& name, const Hyperparameters& p,
-                                     format::WeightStore& store) {
+                                     format::WeightStore& store, Form form) {
   const tensor::Shape shape = shape_of(row, p, layer);
   const bool from_safetensors = store.format() == format::StoreFormat::safetensors;
   const Transform transform = from_safetensors ? row.transform : Transform::none;
@@ -219,11 +232,11 @@ Result<ops::WeightRef> Weights::take(const TensorRow& row, int layer, const std:
   }
   if (made != nullptr) {
     made_.push_back(std::move(made));
-    return adopt(made_.back()->view, vector, transform);
+    return form == Form::as_stored ? &made_.back()->view : adopt(made_.back()->view, vector, transform);
   }
   ADZE_TRY(const tensor::TensorView* view,
            is_required(row.need, p, layer) ? store.require(name, shape, why) : store.optional(name, shape, why));
-  if (view == nullptr) return nullptr;
+  if (view == nullptr || form == Form::as_stored) return view;
   ADZE_TRY(const ops::WeightRef ref, adopt(*view, vector, transform));
   if (row.columns == Dim::rope_pairs) ADZE_TRY_STATUS(check_divisors(*ref));
   return ref;
@@ -237,12 +250,55 @@ Result<Weights> Weights::resolve(const std::vector<TensorRow>& rows, const Hyper
     const bool per_layer = row.gguf.find('*') != std::string_view::npos;
     std::vector<ops::WeightRef>& refs = weights.by_name_[std::string(row.gguf)];
     for (int layer = 0; layer < (per_layer ? parameters.layer_count() : 1); ++layer) {
-      ADZE_TRY(const ops::WeightRef ref, weights.take(row, layer, names.name(row, layer), parameters, store));
+      ADZE_TRY(const ops::WeightRef ref,
+               weights.take(row, layer, names.name(row, layer), parameters, store, Form::ready));
       refs.push_back(ref);
     }
   }
   ADZE_TRY_STATUS(refuse_leftovers(store, names, parameters));
   return weights;
+}
+
+Result<Weights> Weights::bind_predictors(const std::vector<TensorRow>& rows, const Hyperparameters& parameters,
+                                         format::WeightStore& store) {
+  Weights weights;
+  if (parameters.predictor.heads == 0) return weights;
+  const TensorNames names(store, rows);
+  const std::vector<TensorRow> own = predictor_tensors(rows);
+  const int layers = parameters.layer_count();
+  const bool from_safetensors = store.format() == format::StoreFormat::safetensors;
+  const int count = from_safetensors ? names.predictors() : parameters.predictors;
+  Hyperparameters blocks = parameters;
+  blocks.layers.assign(static_cast<std::size_t>(count), parameters.predictor);
+  for (int block = 0; block < count; ++block) {
+    const std::string name = names.predictor_name(own.front(), block, layers);
+    if (store.find(name) != nullptr) continue;
+    return fail(
+        ErrorCode::corrupt_file,
+        fmt::format("{}.nextn_predict_layers is {}, but block {} is none that predicts further tokens: there is "
+                    "no tensor '{}'",
+                    parameters.architecture, parameters.predictors, layers + block, name),
+        "the file is damaged or was made by a broken converter: download or convert it again");
+  }
+  for (const TensorRow& row : own) {
+    std::vector<ops::WeightRef>& refs = weights.by_name_[std::string(row.gguf)];
+    for (int block = 0; block < count; ++block) {
+      ADZE_TRY(const ops::WeightRef ref,
+               weights.take(row, block, names.predictor_name(row, block, layers), blocks, store, Form::as_stored));
+      refs.push_back(ref);
+    }
+  }
+  return weights;
+}
+
+std::vector<ops::WeightRef> Weights::all() const {
+  std::vector<ops::WeightRef> refs;
+  for (const auto& [name, each] : by_name_) {
+    std::ranges::copy_if(each, std::back_inserter(refs), [](ops::WeightRef ref) { return ref != nullptr; });
+  }
+  std::ranges::sort(refs);
+  refs.erase(std::unique(refs.begin(), refs.end()), refs.end());
+  return refs;
 }
 
 ops::WeightRef Weights::get(std::string_view gguf, int layer) const {

@@ -24,6 +24,7 @@ enum class Dim : std::uint8_t {
   one,  // a single value
   vocabulary,
   hidden,
+  hidden_twice,
   query,             // heads * head_size
   key_value,         // kv_heads * head_size
   head,              // head_size
@@ -54,8 +55,9 @@ enum class Dim : std::uint8_t {
 enum class Need : std::uint8_t {
   required,
   optional,
-  if_biased,     // may be absent unless config.json says that attention has biases
-  unless_keys,   // may be absent in a layer whose values may be its keys
+  if_attention_biased,     // may be absent unless config.json says that attention has biases
+  if_feed_forward_biased,  // the same of the feed-forward part
+  unless_keys,             // may be absent in a layer whose values may be its keys
   unless_fused,  // must be absent where the layer has ffn_gate_up_exps, which stands in its place; else required
   unless_tied,   // may be absent only where the model says (or, in GGUF, implies) that the embedding takes its place
 };
@@ -101,6 +103,16 @@ class Weights {
   static Result<Weights> resolve(const std::vector<TensorRow>& rows, const Hyperparameters& parameters,
                                  format::WeightStore& store);
 
+  // The weights of the blocks that predict further tokens: those that layers of such parameters have by `rows`, and
+  // their own ("blk.*.nextn.eh_proj.weight"), to be asked for with the block in place of the layer. Their shapes are
+  // checked, but they are as stored, no vector widened: nothing reads them yet, and their pages stay untouched. Empty
+  // where the model has none. Errors: those of WeightStore::require; corrupt_file (a GGUF file promises blocks that it
+  // lacks).
+  static Result<Weights> bind_predictors(const std::vector<TensorRow>& rows, const Hyperparameters& parameters,
+                                         format::WeightStore& store);
+  // What has been bound, each tensor once.
+  std::vector<ops::WeightRef> all() const;
+
   // By the GGUF name of a row; a layer's with '*'. Null when an optional tensor is not there.
   ops::WeightRef get(std::string_view gguf, int layer = -1) const;
   // The same, and null also where the family has no such row.
@@ -109,8 +121,9 @@ class Weights {
   std::vector<float> values(std::string_view gguf, int layer = -1) const;
 
  private:
+  enum class Form : std::uint8_t { ready, as_stored };
   Result<ops::WeightRef> take(const TensorRow& row, int layer, const std::string& name, const Hyperparameters& p,
-                              format::WeightStore& store);
+                              format::WeightStore& store, Form form);
   Result<ops::WeightRef> adopt(const tensor::TensorView& view, bool vector, Transform transform);
 
   std::unordered_map<std::string, std::vector<ops::WeightRef>> by_name_;  // one entry, or one per layer

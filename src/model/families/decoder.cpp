@@ -14,7 +14,14 @@ Result<Hyperparameters> decoder_config(const ConfigReader& reader, std::span<con
   ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
   ADZE_TRY(p.rope, read_rope(reader, p));
   ADZE_TRY(p.attention_biases, reader.flag_or(folder_key::kAttentionBias, false));
+  ADZE_TRY(p.feed_forward_biases, reader.flag_or(folder_key::kFeedForwardBias, false));
   return p;
+}
+
+Result<float> gemma_attention_scale(const ConfigReader& reader, const Hyperparameters& p, int layers_of_27b) {
+  const auto each = static_cast<float>(p.hidden_size) / static_cast<float>(p.layers.front().heads);
+  return reader.number_or("attention.scale", p.layer_count() == layers_of_27b ? 1.0f / std::sqrt(each) : 0.0f,
+                          {0.0, 1e4});
 }
 
 std::vector<TensorRow> stem_tensors() {
@@ -55,13 +62,13 @@ std::vector<TensorRow> attention_tensors() {
   constexpr Dim hidden = Dim::hidden, query = Dim::query, key_value = Dim::key_value;
   return {
       {"blk.*.attn_q.weight", "model.layers.*.self_attn.q_proj.weight", query, hidden},
-      {"blk.*.attn_q.bias", "model.layers.*.self_attn.q_proj.bias", Dim::none, query, if_biased},
+      {"blk.*.attn_q.bias", "model.layers.*.self_attn.q_proj.bias", Dim::none, query, if_attention_biased},
       {"blk.*.attn_k.weight", "model.layers.*.self_attn.k_proj.weight", key_value, hidden},
-      {"blk.*.attn_k.bias", "model.layers.*.self_attn.k_proj.bias", Dim::none, key_value, if_biased},
+      {"blk.*.attn_k.bias", "model.layers.*.self_attn.k_proj.bias", Dim::none, key_value, if_attention_biased},
       {"blk.*.attn_v.weight", "model.layers.*.self_attn.v_proj.weight", key_value, hidden},
-      {"blk.*.attn_v.bias", "model.layers.*.self_attn.v_proj.bias", Dim::none, key_value, if_biased},
+      {"blk.*.attn_v.bias", "model.layers.*.self_attn.v_proj.bias", Dim::none, key_value, if_attention_biased},
       {"blk.*.attn_output.weight", "model.layers.*.self_attn.o_proj.weight", hidden, query},
-      {"blk.*.attn_output.bias", "model.layers.*.self_attn.o_proj.bias", Dim::none, hidden, if_biased},
+      {"blk.*.attn_output.bias", "model.layers.*.self_attn.o_proj.bias", Dim::none, hidden, if_attention_biased},
   };
 }
 

@@ -16,6 +16,10 @@ namespace adze::model::family {
 // Sizes, epsilon and rope, which every family reads; refuses all other settings but `known` (refuse_other_settings).
 Result<Hyperparameters> decoder_config(const ConfigReader& reader, std::span<const std::string_view> known = {});
 
+// attention.scale, which GGUF files of Gemma 2 and 3 lack: their scores are divided by the square root of the head
+// size, but in the 27B of the family, known by its layers, by that of hidden size / heads. 0: the head size's.
+Result<float> gemma_attention_scale(const ConfigReader& reader, const Hyperparameters& p, int layers_of_27b);
+
 // Rows that many families have. Biases of projections are there or not, tensor by tensor.
 std::vector<TensorRow> stem_tensors();           // embedding, final norm, output
 std::vector<TensorRow> pre_norm_tensors();       // attn_norm, ffn_norm

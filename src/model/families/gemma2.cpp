@@ -9,7 +9,7 @@
 //   output_norm); 30)
 //
 // GGUF norms hold 1 + w, safetensors norms w. The scale of scores is 1 / sqrt(query_pre_attn_scalar), which GGUF does
-// not carry: it is the head size there.
+// not carry: see gemma_attention_scale.
 #include <array>
 #include <cmath>
 
@@ -24,7 +24,7 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
   constexpr std::string_view kKnown[] = {"attention.sliding_window", "attn_logit_softcapping",
                                          "final_logit_softcapping"};
   ADZE_TRY(Hyperparameters p, decoder_config(reader, kKnown));
-  ADZE_TRY(p.attention_scale, reader.number_or("attention.scale", 0.0f, {0.0, 1e4}));
+  ADZE_TRY(p.attention_scale, gemma_attention_scale(reader, p, 46));
   ADZE_TRY(p.attention_softcap, reader.number_or("attn_logit_softcapping", 50.0f, {0.0, 1e6}));
   ADZE_TRY(p.final_softcap, reader.number_or("final_logit_softcapping", 30.0f, {0.0, 1e6}));
   ADZE_TRY(const std::int64_t window, reader.integer_or("attention.sliding_window", 4096, {1, limits::kMaxContext}));

@@ -26,7 +26,7 @@ constexpr int kPeriod = 6;  // layers 5, 11, 17 ... are full; GGUF has no key fo
 Result<Hyperparameters> config(const ConfigReader& reader) {
   constexpr std::string_view kKnown[] = {"attention.sliding_window"};
   ADZE_TRY(Hyperparameters p, decoder_config(reader, kKnown));
-  ADZE_TRY(p.attention_scale, reader.number_or("attention.scale", 0.0f, {0.0, 1e4}));
+  ADZE_TRY(p.attention_scale, gemma_attention_scale(reader, p, 62));
   p.local_rope = {.dims = p.rope.dims};
   ADZE_TRY(p.local_rope.base, reader.number_or("rope.freq_base_swa", 10000.0f, {1.0, limits::kMaxRopeBase}));
   ADZE_TRY(const std::int64_t window, reader.integer("attention.sliding_window", {1, limits::kMaxContext}));

@@ -47,6 +47,7 @@ Result<Hyperparameters> hybrid_config(const ConfigReader& reader, ops::DeltaHead
   std::vector<std::string_view> keys(known.begin(), known.end());
   keys.emplace_back("nextn_predict_layers");
   ADZE_TRY(Hyperparameters p, decoder_config(reader, keys));
+  p.predictor = p.layers.front();  // it attends to everything, whatever the layers do
   ADZE_TRY(const ops::DeltaHeads heads, read_heads(reader, order));
   ADZE_TRY(const std::int64_t convolution, reader.integer("ssm.conv_kernel", {1, limits::kMaxConvolution}));
   ADZE_TRY(const std::vector<bool> recurrent, read_recurrent_layers(reader, p.layers.size()));
@@ -60,7 +61,7 @@ Result<Hyperparameters> hybrid_config(const ConfigReader& reader, ops::DeltaHead
   // The last ones are a head that predicts further tokens: the main pass ends before.
   ADZE_TRY(const std::int64_t further, reader.integer_or("nextn_predict_layers", 0, {0, p.layer_count() - 1}));
   p.layers.resize(p.layers.size() - static_cast<std::size_t>(further));
-  p.prediction_layers = static_cast<int>(further);
+  p.predictors = static_cast<int>(further);
   return p;
 }
 

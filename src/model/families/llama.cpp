@@ -42,20 +42,22 @@ std::vector<TensorRow> tensors(const Hyperparameters&) {
       {"rope_freqs.weight", "", Dim::none, rope_pairs, optional},
       {"blk.*.attn_norm.weight", "model.layers.*.input_layernorm.weight", Dim::none, hidden},
       {"blk.*.attn_q.weight", "model.layers.*.self_attn.q_proj.weight", query, hidden, required, interleave_query},
-      {"blk.*.attn_q.bias", "model.layers.*.self_attn.q_proj.bias", Dim::none, query, optional, interleave_query},
+      {"blk.*.attn_q.bias", "model.layers.*.self_attn.q_proj.bias", Dim::none, query, if_attention_biased,
+       interleave_query},
       {"blk.*.attn_k.weight", "model.layers.*.self_attn.k_proj.weight", key_value, hidden, required, interleave_key},
-      {"blk.*.attn_k.bias", "model.layers.*.self_attn.k_proj.bias", Dim::none, key_value, optional, interleave_key},
+      {"blk.*.attn_k.bias", "model.layers.*.self_attn.k_proj.bias", Dim::none, key_value, if_attention_biased,
+       interleave_key},
       {"blk.*.attn_v.weight", "model.layers.*.self_attn.v_proj.weight", key_value, hidden},
-      {"blk.*.attn_v.bias", "model.layers.*.self_attn.v_proj.bias", Dim::none, key_value, optional},
+      {"blk.*.attn_v.bias", "model.layers.*.self_attn.v_proj.bias", Dim::none, key_value, if_attention_biased},
       {"blk.*.attn_output.weight", "model.layers.*.self_attn.o_proj.weight", hidden, query},
-      {"blk.*.attn_output.bias", "model.layers.*.self_attn.o_proj.bias", Dim::none, hidden, optional},
+      {"blk.*.attn_output.bias", "model.layers.*.self_attn.o_proj.bias", Dim::none, hidden, if_attention_biased},
       {"blk.*.ffn_norm.weight", "model.layers.*.post_attention_layernorm.weight", Dim::none, hidden},
       {"blk.*.ffn_gate.weight", "model.layers.*.mlp.gate_proj.weight", feed_forward, hidden},
-      {"blk.*.ffn_gate.bias", "model.layers.*.mlp.gate_proj.bias", Dim::none, feed_forward, optional},
+      {"blk.*.ffn_gate.bias", "model.layers.*.mlp.gate_proj.bias", Dim::none, feed_forward, if_feed_forward_biased},
       {"blk.*.ffn_up.weight", "model.layers.*.mlp.up_proj.weight", feed_forward, hidden},
-      {"blk.*.ffn_up.bias", "model.layers.*.mlp.up_proj.bias", Dim::none, feed_forward, optional},
+      {"blk.*.ffn_up.bias", "model.layers.*.mlp.up_proj.bias", Dim::none, feed_forward, if_feed_forward_biased},
       {"blk.*.ffn_down.weight", "model.layers.*.mlp.down_proj.weight", hidden, feed_forward},
-      {"blk.*.ffn_down.bias", "model.layers.*.mlp.down_proj.bias", Dim::none, hidden, optional},
+      {"blk.*.ffn_down.bias", "model.layers.*.mlp.down_proj.bias", Dim::none, hidden, if_feed_forward_biased},
   };
 }
 
@@ -70,7 +72,7 @@ constexpr std::array<std::string_view, 1> kLlamaTypes{"llama"}, kMistralTypes{"m
 constexpr std::array kMistralRows{integer_row("sliding_window", "attention.sliding_window", "4096"),
                                   integer_row("num_key_value_heads", "attention.head_count_kv", "8"),
                                   ignored_row("attention_bias")};  // Mistral's code has none
-constexpr std::array kLlamaRows{only_row("mlp_bias", "false", "biases in the feed-forward part")};
+constexpr std::array kLlamaRows{boolean_row("mlp_bias", folder_key::kFeedForwardBias, "false")};
 constexpr std::array kImports{
     FamilyImport{.model_types = kLlamaTypes, .architecture = "llama", .rows = kLlamaRows},
     FamilyImport{.model_types = kMistralTypes, .architecture = "llama", .rows = kMistralRows},
