@@ -331,6 +331,7 @@ TEST_F(Folder, WeightsThatDoNotFitAreRefused) {
   tensor("model.layers.1.self_attn.k_proj.weight").shape = {64, 64};
   folder.write_weights("model.safetensors", tensors);
   EXPECT_EQ(refusal().code, ErrorCode::unsupported_type);
+  EXPECT_THAT(refusal().hint, HasSubstr("bfloat16 weights, or a GGUF"));
   remove_tensor("model.layers.1.self_attn.k_proj.weight");
   folder.write_weights("model.safetensors", tensors);
   EXPECT_THAT(refusal().message, HasSubstr("'model.layers.1.self_attn.k_proj.weight' [32, 64] is missing"));
@@ -361,6 +362,10 @@ TEST_F(Folder, SettingsThatAdzeLacksAreRefusedByName) {
       {extra(R"("quantization_config": {"quant_method": "bitsandbytes"})"), ErrorCode::unsupported_feature,
        "by bitsandbytes"},
       {extra(R"("quantization": {"group_size": 64, "bits": 4})"), ErrorCode::unsupported_feature, "MLX"},
+      {extra(R"("mlp_bias": true)"), ErrorCode::corrupt_file,
+       "tensor 'model.layers.0.mlp.gate_proj.bias' [160] is missing"},
+      {config_with("\"attention_bias\": false", "\"attention_bias\": true"), ErrorCode::corrupt_file,
+       "tensor 'model.layers.0.self_attn.q_proj.bias' [64] is missing"},
       {extra(R"("is_encoder_decoder": true)"), ErrorCode::unsupported_feature, "is_encoder_decoder"},
       {config_with("\"silu\"", "\"gelu\""), ErrorCode::unsupported_feature, "\"hidden_act\" is \"gelu\""},
       {config_with("\"llama3\"", "\"dynamic\""), ErrorCode::unsupported_feature, "'dynamic'"},
@@ -376,7 +381,10 @@ TEST_F(Folder, SettingsThatAdzeLacksAreRefusedByName) {
        "config.json's num_hidden_layers is 1000000000"},
       {config_with("\"num_hidden_layers\": 5", "\"num_hidden_layers\": -1"), ErrorCode::corrupt_file, "is -1"},
       {config_with("\"num_hidden_layers\": 5", "\"num_hidden_layers\": 5.5"), ErrorCode::corrupt_file, "whole"},
-      {config_with("\"num_hidden_layers\": 5", "\"num_hidden_layers\": null"), ErrorCode::corrupt_file, "missing"},
+      {config_with("\"num_hidden_layers\": 5", "\"num_hidden_layers\": null"), ErrorCode::corrupt_file,
+       "config.json's num_hidden_layers is missing"},
+      {config_with("\"num_hidden_layers\": 5, ", ""), ErrorCode::corrupt_file,
+       "config.json's num_hidden_layers is missing"},
       {config_with("\"num_hidden_layers\": 5", "\"num_hidden_layers\": [5, 5]"), ErrorCode::corrupt_file,
        "num_hidden_layers"},
       {config_with("\"hidden_size\": 64", "\"hidden_size\": \"64\""), ErrorCode::corrupt_file, "\"hidden_size\""},
@@ -394,6 +402,11 @@ TEST_F(Folder, SettingsThatAdzeLacksAreRefusedByName) {
     const Error error = refusal();
     EXPECT_EQ(error.code, code) << says << ": " << error.message;
     EXPECT_THAT(error.message, HasSubstr(says));
+  }
+  for (const char* method : {"fp8", "awq", "gptq", "bitsandbytes", "compressed-tensors", "hqq", "modelopt"}) {
+    folder.write("config.json", extra(fmt::format(R"("quantization_config": {{"quant_method": "{}"}})", method)));
+    EXPECT_THAT(refusal().message, HasSubstr(fmt::format("quantised by {} ", method)));
+    EXPECT_THAT(refusal().hint, HasSubstr("bfloat16 weights, or a GGUF"));
   }
   folder.write("config.json", extra(R"("some_tools_setting": 3)"));
   EXPECT_THAT(model::Model::load(folder.path())->notes(), ElementsAre(HasSubstr("some_tools_setting")));
@@ -421,6 +434,8 @@ TEST_F(Folder, SamplingAdviceComesFromTheGenerationConfig) {
   EXPECT_FALSE(model::Model::load(folder.path())->generation_defaults().temperature.has_value());
   folder.write("generation_config.json", R"({"do_sample": true, "top_p": 7})");
   EXPECT_EQ(refusal().code, ErrorCode::corrupt_file);
+  EXPECT_THAT(refusal().message, HasSubstr("generation_config.json's top_p is 7"));
+  EXPECT_THAT(refusal().hint, HasSubstr("advice on sampling"));
 }
 
 TEST_F(Folder, ChatTemplatesByPrecedence) {

@@ -1,6 +1,9 @@
 // What a file says about recurrent layers: which they are, their sizes, and what is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "golden/folder_of_gguf.hpp"
 #include "golden/oracle.hpp"
 #include "ops/ref/interpreter.hpp"
 
@@ -48,9 +51,62 @@ TEST_F(HybridFile, TheBlockThatPredictsFurtherTokensIsNoLayer) {
   const auto model = variant.load();
   ASSERT_TRUE(model.has_value()) << model.error().message;
   EXPECT_EQ(model->hyperparameters().layer_count(), 8);
-  GgufVariant all(base);
+  const model::Weights& predictors = model->predictors();
+  ASSERT_NE(predictors.get("blk.*.nextn.eh_proj.weight", 0), nullptr);
+  EXPECT_EQ(predictors.get("blk.*.nextn.eh_proj.weight", 0), model->weights().find("blk.8.nextn.eh_proj.weight"));
+  EXPECT_EQ(predictors.get("blk.*.attn_q.weight", 0), model->weights().find("blk.8.attn_q.weight"));
+  EXPECT_EQ(predictors.get("blk.*.attn_norm.weight", 0), model->weights().find("blk.8.attn_norm.weight"));
+  EXPECT_EQ(predictors.get("blk.*.ssm_out.weight", 0), nullptr);
+  EXPECT_EQ(predictors.get("blk.*.nextn.embed_tokens.weight", 0), nullptr);
+  EXPECT_EQ(predictors.all().size(), 15u);
+  EXPECT_TRUE(model->weights().unused().empty());
+  ASSERT_EQ(model->notes().size(), 1u);
+  EXPECT_NE(model->notes().front().find("predict further tokens (15 tensors, "), std::string::npos);
+  GgufVariant small(base), none(base), all(base);
+  small.set_floats("blk.8.nextn.eh_proj.weight", matrix(64, 64), std::vector<float>(64 * 64));
+  EXPECT_EQ(refusal(small, "'blk.8.nextn.eh_proj.weight' has the shape [64, 64], expected [64, 128]"),
+            ErrorCode::corrupt_file);
+  none.remove_tensor("blk.8.nextn.eh_proj.weight");
+  EXPECT_EQ(refusal(none, "block 8 is none that predicts further tokens"), ErrorCode::corrupt_file);
   all.set_u32("qwen35.nextn_predict_layers", 9);
   EXPECT_EQ(refusal(all, "qwen35.nextn_predict_layers"), ErrorCode::corrupt_file);
+}
+
+// In a folder the block stands beside the decoder, by names of its own.
+TEST_F(HybridFile, AFolderMayHaveTheBlockToo) {
+  const Oracle oracle("qwen3_5-dense");
+  const auto gguf = model::Model::load(base);
+  ASSERT_TRUE(gguf.has_value()) << gguf.error().message;
+  std::vector<FolderTensor> tensors = read_tensors(oracle.hugging_face("HF_VLM") / "model.safetensors");
+  for (const FolderTensor& tensor : folder_tensors(*gguf)) {  // layer 7 attends; its tensors will do
+    if (!tensor.name.starts_with("model.layers.7.")) continue;
+    tensors.push_back(tensor);
+    tensors.back().name = "mtp.layers.0." + tensor.name.substr(15);
+  }
+  tensors.push_back({"mtp.fc.weight", "BF16", {64, 128}, std::vector<std::byte>(64 * 128 * 2)});
+  for (const char* name : {"mtp.pre_fc_norm_embedding.weight", "mtp.pre_fc_norm_hidden.weight", "mtp.norm.weight"}) {
+    tensors.push_back({name, "BF16", {64}, std::vector<std::byte>(128)});
+  }
+  const ModelFolder folder("adze_predictors");
+  std::filesystem::copy_file(oracle.hugging_face("HF_VLM") / "config.json", folder.path() / "config.json");
+  folder.write_weights("model.safetensors", tensors);
+  const auto model = model::Model::load(folder.path());
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  const auto plain = model::Model::load(oracle.hugging_face("HF_VLM"));
+  EXPECT_EQ(logits(*model), logits(*plain));
+  EXPECT_EQ(model->parameter_count(), plain->parameter_count());
+  EXPECT_TRUE(plain->predictors().all().empty());
+  EXPECT_EQ(model->predictors().all().size(), 15u);
+  EXPECT_EQ(model->predictors().get("blk.*.nextn.eh_proj.weight", 0), model->weights().find("mtp.fc.weight"));
+  EXPECT_EQ(model->predictors().get("blk.*.attn_k.weight", 0),
+            model->weights().find("mtp.layers.0.self_attn.k_proj.weight"));
+  EXPECT_TRUE(model->weights().unused().empty());
+  std::ranges::find(tensors, "mtp.norm.weight", &FolderTensor::name)->shape = {32, 2};
+  folder.write_weights("model.safetensors", tensors);
+  const auto refused = model::Model::load(folder.path());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("'mtp.norm.weight' has the shape [32, 2], expected [64]"), std::string::npos)
+      << refused.error().message;
 }
 
 TEST_F(HybridFile, SizesAreChecked) {
