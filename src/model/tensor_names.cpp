@@ -85,7 +85,7 @@ std::string TensorNames::name(const TensorRow& row, int layer) const {
 std::string TensorNames::predictor_name(const TensorRow& row, int block, int layers) const {
   if (!safetensors_) return with_layer(row.gguf, layers + block);
   if (row.safetensors.empty()) return {};
-  const std::string name = with_layer(row.safetensors, block);
+  std::string name = with_layer(row.safetensors, block);
   if (!name.starts_with(kDecoder)) return name;
   return as_stored(fmt::format("{}{}", kPredictors, std::string_view(name).substr(kDecoder.size())));
 }
@@ -99,7 +99,7 @@ int TensorNames::predictors() const {
   return count;
 }
 
-std::string TensorNames::as_stored(std::string whole) const {
+std::string TensorNames::as_stored(const std::string& whole) const {
   const std::string stacked = name_of_all_experts(whole);
   return stacked.empty() || store_.find(stacked) == nullptr ? whole : stacked;
 }

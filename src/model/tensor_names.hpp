@@ -26,7 +26,7 @@ class TensorNames {
   bool is_main_pass(std::string_view name, int layers, int blocks) const;
 
  private:
-  std::string as_stored(std::string name) const;  // of all experts, where that is what there is
+  std::string as_stored(const std::string& name) const;  // of all experts, where that is what there is
 
   const format::WeightStore& store_;
   bool safetensors_;

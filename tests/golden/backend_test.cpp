@@ -286,6 +286,9 @@ TEST_P(Bits, DoNotDependOnCompanyInTheBatch) {
 INSTANTIATE_TEST_SUITE_P(Llama, Bits, llama_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Dense, Bits, dense_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Mixture, Bits, mixture_rows(), [](const auto& row) { return oracle_row_name(row.param); });
+// Experts whose weights lie apart in the file.
+INSTANTIATE_TEST_SUITE_P(Folders, Bits, testing::Values(OracleRow{"qwen3-moe", "HF", Noise::routed}),
+                         [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Hybrid, Bits, hybrid_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 
 }  // namespace

@@ -181,6 +181,7 @@ TEST_F(MixtureFolder, PartsOfMxfp4MustFitTogether) {
   if (const auto why = missing_oracle({"gpt-oss", "HF_MXFP4"}); !why.empty()) GTEST_SKIP() << why;
   const std::string name = "model.layers.1.mlp.experts.down_proj_scales";
   Folder folder("gpt-oss", "HF_MXFP4");
+  EXPECT_TRUE(folder.load()->notes().empty());
   const FolderTensor good = folder.tensor(name);
   folder.tensor(name).shape = {6, 32, 4};
   EXPECT_THAT(folder.refusal(), AllOf(HasSubstr(name), HasSubstr("[6, 32, 4], expected U8 [6, 64, 2]")));

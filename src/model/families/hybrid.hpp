@@ -53,6 +53,8 @@ inline constexpr std::array kHybridRows{
     computed_row("partial_rotary_factor", import_default_rotation),
     only_row("attn_output_gate", "true", "attention without an output gate"),
     only_row("attention_bias", "false", "attention with biases"),
+    ignored_row("mtp_num_hidden_layers"),  // the tensors tell
+    ignored_row("mtp_use_dedicated_embeddings"),
 };
 
 // From h to h and the x of the feed-forward part: the norms and what mixes positions.

@@ -73,6 +73,7 @@ constexpr std::string_view kHarmless[] = {"_attn_implementation_autoset",
                                           "problem_type",
                                           "resid_pdrop",
                                           "return_dict",
+                                          "quantization_config",  // another kind than MXFP4 is refused
                                           "rope_pct",
                                           "router_aux_loss_coef",
                                           "sep_token_id",
