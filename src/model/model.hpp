@@ -52,6 +52,7 @@ class Model {
   // Of the blocks that predict further tokens (see Weights::bind_predictors); the plan does not read them.
   const Weights& predictors() const { return predictors_; }
   const format::Metadata& metadata() const { return store_.metadata(); }
+  const Weights& named_weights() const { return weights_; }  // by the GGUF names of the family's rows
 
   std::string name() const;              // general.name, else the file's
   std::int64_t parameter_count() const;  // elements of the tensors that the plan reads

@@ -29,12 +29,6 @@ constexpr std::string_view kDecoderStarts[] = {"layers.", "embed_", "norm", "per
 // Tables of 2023 that were saved beside the weights; the model computes them itself.
 constexpr std::string_view kObsolete[] = {"attn_rot_embd", "rotary_emb.inv_freq"};
 
-std::string with_layer(std::string_view pattern, int layer) {
-  const std::size_t star = pattern.find('*');
-  if (star == pattern.npos) return std::string(pattern);
-  return fmt::format("{}{}{}", pattern.substr(0, star), layer, pattern.substr(star + 1));
-}
-
 // Experts have a tensor each, or all of them one, without the number and ".weight": "experts.#.down_proj.weight" or
 // "experts.down_proj". Empty for other tensors.
 std::string name_of_all_experts(std::string_view name) {
@@ -57,6 +51,12 @@ bool starts_with_any(std::string_view name, std::span<const std::string_view> st
 }
 
 }  // namespace
+
+std::string with_layer(std::string_view pattern, int layer) {
+  const std::size_t star = pattern.find('*');
+  if (star == pattern.npos) return std::string(pattern);
+  return fmt::format("{}{}{}", pattern.substr(0, star), layer, pattern.substr(star + 1));
+}
 
 TensorNames::TensorNames(const format::WeightStore& store, const std::vector<TensorRow>& rows)
     : store_(store), safetensors_(store.format() == format::StoreFormat::safetensors) {

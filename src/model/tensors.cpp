@@ -104,15 +104,6 @@ std::string implied_by(const TensorRow& row, const Hyperparameters& p) {
   return replace_all(fmt::format("{}", fmt::join(keys, ", ")), '@', p.architecture);
 }
 
-tensor::Shape shape_of(const TensorRow& row, const Hyperparameters& p, int layer) {
-  tensor::Shape shape;
-  for (const Dim dim : {row.outer, row.rows}) {
-    if (dim != Dim::none) shape.dims[static_cast<std::size_t>(shape.rank++)] = dim_size(dim, p, layer);
-  }
-  shape.dims[static_cast<std::size_t>(shape.rank++)] = dim_size(row.columns, p, layer);
-  return shape;
-}
-
 // What a block that predicts further tokens has besides the tensors of a layer (DeepSeek-AI 2024, arXiv 2412.19437):
 // with e the embedding of the token behind position i and h its last residual,
 //   h' = layer(W_eh [rms(e; enorm) | rms(h; hnorm)]);   logits = W_out rms(h'; shared_head_norm)
@@ -145,20 +136,6 @@ Status refuse_leftovers(const format::WeightStore& store, const TensorNames& nam
   return {};
 }
 
-bool is_required(Need need, const Hyperparameters& parameters, int layer) {
-  switch (need) {
-    case Need::unless_fused:
-    case Need::unless_keys:
-      return parameters.layers[static_cast<std::size_t>(layer)].values != LayerParameters::Values::either;
-    case Need::required: return true;
-    case Need::optional: return false;
-    case Need::if_attention_biased: return parameters.attention_biases;
-    case Need::if_feed_forward_biased: return parameters.feed_forward_biases;
-    case Need::unless_tied: return !parameters.tied_output;
-  }
-  ADZE_CHECK(false, "need {}", static_cast<int>(need));
-}
-
 std::vector<float> floats_of(const tensor::TensorView& view) {
   std::vector<float> values(view.bytes.size() / sizeof(float));
   std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
@@ -176,6 +153,29 @@ Status check_divisors(const tensor::TensorView& view) {
 }
 
 }  // namespace
+
+tensor::Shape tensor_shape(const TensorRow& row, const Hyperparameters& p, int layer) {
+  tensor::Shape shape;
+  for (const Dim dim : {row.outer, row.rows}) {
+    if (dim != Dim::none) shape.dims[static_cast<std::size_t>(shape.rank++)] = dim_size(dim, p, layer);
+  }
+  shape.dims[static_cast<std::size_t>(shape.rank++)] = dim_size(row.columns, p, layer);
+  return shape;
+}
+
+bool is_required(Need need, const Hyperparameters& parameters, int layer) {
+  switch (need) {
+    case Need::unless_fused:
+    case Need::unless_keys:
+      return parameters.layers[static_cast<std::size_t>(layer)].values != LayerParameters::Values::either;
+    case Need::required: return true;
+    case Need::optional: return false;
+    case Need::if_attention_biased: return parameters.attention_biases;
+    case Need::if_feed_forward_biased: return parameters.feed_forward_biases;
+    case Need::unless_tied: return !parameters.tied_output;
+  }
+  ADZE_CHECK(false, "need {}", static_cast<int>(need));
+}
 
 bool rope_is_interleaved(const std::vector<TensorRow>& rows, format::StoreFormat format) {
   const bool permuted = std::ranges::any_of(rows, [](const TensorRow& row) {
@@ -217,7 +217,7 @@ Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view, bool vecto
 // The tensor of a row in a layer, taken from the store; null where it may be absent and is.
 Result<ops::WeightRef> Weights::take(const TensorRow& row, int layer, const std::string& name, const Hyperparameters& p,
                                      format::WeightStore& store, Form form) {
-  const tensor::Shape shape = shape_of(row, p, layer);
+  const tensor::Shape shape = tensor_shape(row, p, layer);
   const bool from_safetensors = store.format() == format::StoreFormat::safetensors;
   const Transform transform = from_safetensors ? row.transform : Transform::none;
   const bool vector = row.rows == Dim::none;

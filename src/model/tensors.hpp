@@ -89,6 +89,13 @@ struct TensorRow {
   Dim outer = Dim::none;  // Dim::experts: [outer, rows, columns], a matrix or a vector for each expert
 };
 
+// A row's tensor in a layer (in a row without '*', any); a size of 0: the layer has none.
+tensor::Shape tensor_shape(const TensorRow& row, const Hyperparameters& parameters, int layer);
+// Whether a model without it is refused.
+bool is_required(Need need, const Hyperparameters& parameters, int layer);
+// "blk.*.ffn_up.weight" in layer 3 -> "blk.3.ffn_up.weight"
+std::string with_layer(std::string_view pattern, int layer);
+
 // Whether rope turns pairs (2i, 2i + 1) in a model of this format, where the family does so in GGUF files.
 bool rope_is_interleaved(const std::vector<TensorRow>& rows, format::StoreFormat format);
 

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <utility>
 
 #include "base/limits.hpp"
+#include "text/unicode.hpp"
 
 namespace adze::text {
 
@@ -82,6 +85,49 @@ Result<NamedPreTokenizer> named_pre_tokenizer(std::string_view name) {
   }
   return fail(ErrorCode::unsupported_feature, fmt::format("the pre-tokenizer \"{}\" is not one that Adze has", name),
               fmt::format("known: {}; a tokenizer.json carries its own patterns", fmt::join(known, ", ")));
+}
+
+namespace {
+
+// One spelling for patterns that differ in escapes alone: \x{4E00} as the character, no \ where none is needed.
+std::string plain(std::string_view pattern) {
+  constexpr std::string_view kMeta = R"(\^$.|?*+()[]{}-)";
+  std::string out;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '\\' || i + 1 == pattern.size()) {
+      out += pattern[i];
+      continue;
+    }
+    const char next = pattern[++i];
+    std::uint32_t code = 0;
+    const std::size_t end = pattern.substr(i).starts_with("x{") ? pattern.find('}', i) : pattern.npos;
+    if (end != pattern.npos &&
+        std::from_chars(pattern.data() + i + 2, pattern.data() + end, code, 16).ptr == pattern.data() + end &&
+        code <= 0x10FFFF) {
+      append_utf8(code, out);
+      i = end;
+      continue;
+    }
+    const bool needed = is_word(static_cast<unsigned char>(next)) || kMeta.find(next) != kMeta.npos;
+    if (needed) out += '\\';
+    out += next;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string_view name_of_pre_tokenizer(const std::vector<SplitStage>& stages, bool ignore_merges) {
+  const auto same = [](const SplitStage& stage, std::string_view pattern) {
+    return plain(stage.pattern) == plain(pattern) && stage.cut == SplitStage::Cut::matches && !stage.invert;
+  };
+  std::string_view name;
+  for (const Row& row : rows()) {
+    if (!std::ranges::equal(stages, row.patterns, same)) continue;
+    if (row.ignore_merges == ignore_merges) return row.name;
+    if (name.empty()) name = row.name;
+  }
+  return name;
 }
 
 Result<PreTokenizer> PreTokenizer::create(const std::vector<SplitStage>& stages) {

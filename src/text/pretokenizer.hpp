@@ -19,6 +19,9 @@ struct NamedPreTokenizer {
 };
 // Errors: unsupported_feature, listing the names that are known.
 Result<NamedPreTokenizer> named_pre_tokenizer(std::string_view name);
+// The way back: the name whose stages these are, of several the one that says the same of merges; empty where none has
+// them.
+std::string_view name_of_pre_tokenizer(const std::vector<SplitStage>& stages, bool ignore_merges);
 
 // A stage that makes every character of category N a piece of its own.
 SplitStage single_digits_stage();

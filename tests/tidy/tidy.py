@@ -23,13 +23,14 @@ IMPORTS = {
     "hub": {"base", "format"},
     "ops": {"base", "tensor"},
     "model": {"base", "tensor", "ops", "format", "text"},
+    "convert": {"base", "tensor", "format", "quantise", "text", "ops", "model"},
     "backend": {"base", "tensor", "ops", "model"},
     "cache": {"base", "tensor", "ops", "model"},
     "sample": {"base", "tensor", "ops", "model"},
     "spec": {"base", "tensor", "ops", "model"},
     "tune": {"base", "tensor", "ops", "model", "backend"},
     "engine": {"base", "tensor", "ops", "model", "format", "text", "backend", "cache", "sample", "spec", "adze"},
-    "cli": {"base", "tensor", "format", "quantise", "text", "hub", "model", "backend", "engine", "adze"},
+    "cli": {"base", "tensor", "format", "quantise", "text", "hub", "model", "convert", "backend", "engine", "adze"},
     "adze": {"base"},
 }
 

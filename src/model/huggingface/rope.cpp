@@ -112,6 +112,11 @@ Status import_rope(ConfigImport& import) {
   ADZE_TRY(const auto rope, config.object(source));
   ADZE_TRY(const auto theta, config.number("rope_theta"));
   ADZE_TRY_STATUS(import_rope_object(import, rope ? &*rope : nullptr, theta, source, ""));
+  if (rope && rope->has("mrope_section")) {  // of images; text has one position, but other readers ask for it
+    ADZE_TRY(auto sections, rope->integers("mrope_section"));
+    sections->resize(4, 0);
+    import.write_integers("rope.dimension_sections", *sections, source);
+  }
   ADZE_TRY(auto part, config.number("partial_rotary_factor"));
   if (!part && rope) {
     ADZE_TRY(part, rope->number("partial_rotary_factor"));

@@ -1,0 +1,47 @@
+#include "convert/folder.hpp"
+
+#include <fmt/format.h>
+
+#include <system_error>
+#include <utility>
+
+#include "convert/vocabulary.hpp"
+#include "model/huggingface/vocabulary.hpp"
+
+namespace adze::convert {
+namespace {
+
+Status check_folder(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};
+  if (path.extension() == ".gguf") {
+    return fail(ErrorCode::invalid_argument, fmt::format("'{}' is a GGUF file already", path.string()),
+                fmt::format("to change its types, use adze quantize {} OUT.gguf TYPE", path.string()));
+  }
+  return fail(ErrorCode::invalid_argument, fmt::format("'{}' is a file, and adze convert reads folders", path.string()),
+              "name the folder with config.json, tokenizer.json and the weights");
+}
+
+}  // namespace
+
+Result<FolderConversion> plan_conversion(const std::filesystem::path& folder, const WriteOptions& options) {
+  ADZE_TRY_STATUS(check_folder(folder));
+  ADZE_TRY(model::Model loaded, model::Model::load(folder));
+  ADZE_TRY(const text::TokenizerSpec vocabulary, model::tokenizer_spec_from_folder(folder));
+  auto model = std::make_unique<const model::Model>(std::move(loaded));
+  const model::Hyperparameters& meant = model->hyperparameters();
+  auto writer = std::make_unique<format::GgufWriter>();
+  add_metadata(model->metadata(), meant, *writer);
+  ADZE_TRY(const model::Hyperparameters read, read_back(*writer, model->family(), meant));
+  ADZE_TRY_STATUS(add_vocabulary(vocabulary, meant.vocabulary_size, meant.architecture, *writer));
+  const Maker make = [threads = options.threads](const OutTensor& tensor, tensor::DType type,
+                                                 const format::TensorSink& sink) {
+    return produce(tensor, type, threads, sink);
+  };
+  ADZE_TRY(PlannedFile file,
+           PlannedFile::plan(std::move(writer), list_tensors(model->family(), model->named_weights(), meant, read),
+                             options, make));
+  return FolderConversion{std::move(model), std::move(file)};
+}
+
+}  // namespace adze::convert
