@@ -35,6 +35,7 @@ class WeightStore {
   const std::filesystem::path& path() const;
   std::uint64_t file_bytes() const;
   const SafetensorsFolder* folder() const { return folder_.get(); }  // null for GGUF
+  const GgufFile& gguf() const { return file_; }                     // of a folder: its metadata, without tensors
 
   std::span<const tensor::TensorView> tensors() const { return views_; }  // file order; bytes at any address
   std::uint64_t tensor_bytes() const;

@@ -7,6 +7,7 @@
 
 #include "base/limits.hpp"
 #include "model/huggingface/vocabulary.hpp"
+#include "model/manifest.hpp"
 #include "model/vocabulary.hpp"
 
 namespace adze::model {
@@ -77,6 +78,9 @@ Status Model::build(const ModelOptions& options) {
   const std::vector<TensorRow> rows = family_->tensors(parameters_);
   if (!rope_is_interleaved(rows, store_.format())) parameters_.rope.interleaved = false;
   ADZE_TRY(weights_, Weights::resolve(rows, parameters_, store_));
+  if (options.check_manifest) {
+    ADZE_TRY_STATUS(check_manifest_beside({*family_, parameters_, store_}, ManifestCheck::structure));
+  }
   ADZE_TRY(predictors_, Weights::bind_predictors(rows, parameters_, store_));
   ADZE_TRY(parameters_.rope, apply_overrides(parameters_.rope, options.rope));
   ADZE_TRY(const std::int64_t context, choose_context(options, parameters_, parameters_.rope));

@@ -27,6 +27,7 @@ struct ModelOptions {
   RopeOverrides rope{};
   // Positions that the plan shall allow. 0: what the model was trained for, or what the rope overrides stretch that to.
   std::int64_t context = 0;
+  bool check_manifest = true;  // where one lies beside the files
 };
 
 // What the model's makers suggest for sampling (general.sampling.*); unset: they say nothing.

@@ -22,6 +22,7 @@ extern const Command kPerplexity;
 extern const Command kConvert;
 extern const Command kQuantize;
 extern const Command kSynth;
+extern const Command kManifest;
 extern const Command kBench;
 extern const Command kMan;
 extern const Command kCompletion;

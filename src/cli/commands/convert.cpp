@@ -69,6 +69,8 @@ Result<ExitCode> run_convert(Context& context) {
   ADZE_TRY(const convert::FolderConversion conversion, convert::plan_conversion(folder, options));
   const convert::PlannedFile& file = conversion.file;
   for (const std::string& note : conversion.model->notes()) context.console.note(fmt::format("note: {}", note));
+  if (!conversion.model->predictors().all().empty())
+    context.console.note("note: the block that predicts further tokens is not written");
   if (context.arguments.has("dry-run")) {
     context.console.print(as_text(file));
     return ExitCode::ok;

@@ -1,0 +1,134 @@
+// model-manifest.json: one that is right, and one for each way of disagreeing with the files.
+#include "model/manifest.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "base/file.hpp"
+#include "convert/synth.hpp"
+#include "model/model.hpp"
+#include "support/model_folder.hpp"
+
+namespace adze::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kConfig = R"({"model_type": "qwen3_5_text", "hidden_size": 64, "intermediate_size": 96,
+  "head_dim": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 300,
+  "tie_word_embeddings": true, "full_attention_interval": 4, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 32,
+  "linear_value_head_dim": 32, "linear_num_key_heads": 1, "linear_num_value_heads": 2,
+  "rope_parameters": {"rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25}})";
+
+class Manifest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto planned = convert::plan_synthesis(kConfig, "test", 0, {.mix = quantise::find_mix("Q8_0").value()});
+    ASSERT_TRUE(planned.has_value()) << planned.error().message;
+    folder.write("model.gguf", planned->to_bytes());
+    const auto model = model::Model::load(path);
+    ASSERT_TRUE(model.has_value()) << model.error().message;
+    manifest = model::write_manifest({model->family(), model->hyperparameters(), model->weights()});
+  }
+  void write(const std::string& text) const { folder.write("model.gguf.manifest.json", text); }
+  // The manifest with one piece of text changed.
+  std::string with(std::string_view old, std::string_view by) const {
+    std::string text = manifest;
+    const std::size_t at = text.find(old);
+    EXPECT_NE(at, text.npos) << old;
+    if (at != text.npos) text.replace(at, old.size(), by);
+    return text;
+  }
+  Error refusal(const std::string& text) const {
+    write(text);
+    const auto model = model::Model::load(path);
+    EXPECT_FALSE(model.has_value()) << "loaded with a wrong manifest";
+    return model ? Error{} : model.error();
+  }
+
+  ModelFolder folder{"adze_manifest"};
+  std::filesystem::path path = folder.path() / "model.gguf";
+  std::string manifest;
+};
+
+TEST_F(Manifest, ThatIsRightLoads) {
+  write(manifest);
+  const auto model = model::Model::load(path);
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  const Status checked = model::check_manifest_beside({model->family(), model->hyperparameters(), model->weights()},
+                                                      model::ManifestCheck::bytes);
+  EXPECT_TRUE(checked) << checked.error().message;
+}
+
+TEST_F(Manifest, NamesWhatDisagrees) {
+  struct Case {
+    const char *old, *by, *field;
+  };
+  for (const Case& wrong : {
+           Case{R"("hidden_size": 64)", R"("hidden_size": 65)", R"("constants.hidden_size" is 65)"},
+           Case{R"("base": 10000000.0)", R"("base": 10000.0)", R"("constants.rope.base" is 10000)"},
+           Case{R"("kind": "recurrent")", R"("kind": "full")", R"("layers[0].kind" is "full")"},
+           Case{R"("architecture": "qwen35")", R"("architecture": "llama")", R"("architecture" is "llama")"},
+           Case{R"("name": "model.gguf")", R"("name": "other.gguf")", R"("files[0].name")"},
+           Case{R"("type": "Q8_0")", R"("type": "Q4_0")", "].type\" is \"Q4_0\""},
+           Case{R"("role": "token_embd.weight")", R"("role": "output.weight")", ".role\""},
+           Case{R"("offset": )", R"("offset": 1)", ".offset\" is 1"},
+       }) {
+    const Error error = refusal(with(wrong.old, wrong.by));
+    EXPECT_EQ(error.code, ErrorCode::corrupt_file) << wrong.old;
+    EXPECT_THAT(error.message, HasSubstr(wrong.field)) << wrong.old;
+    EXPECT_THAT(error.message, HasSubstr("model.gguf.manifest.json: ")) << wrong.old;
+  }
+}
+
+TEST_F(Manifest, FailsClosedOnUnknownAndMissingFields) {
+  Error error = refusal(with(R"("hidden_size": 64)", R"("hidden_size": 64, "logit_scale": 2)"));
+  EXPECT_THAT(error.message, HasSubstr(R"(the field "constants.logit_scale" is none that version 1.0 has)"));
+  error = refusal(with(R"("schema")", R"("surprise": {}, "schema")"));
+  EXPECT_THAT(error.message, HasSubstr(R"(the field "surprise")"));
+  error = refusal(with(R"("context_length": 2048,)", ""));
+  EXPECT_THAT(error.message, HasSubstr(R"(the field "constants.context_length" is missing)"));
+}
+
+TEST_F(Manifest, KnowsItsVersion) {
+  Error error = refusal(with(R"("version": "1.0")", R"("version": "2.0")"));
+  EXPECT_EQ(error.code, ErrorCode::unsupported_feature);
+  EXPECT_THAT(error.message, HasSubstr(R"(its version is "2.0")"));
+  error = refusal(with("adze.model-manifest", "another"));
+  EXPECT_THAT(error.message, HasSubstr(R"("schema" is not)"));
+  write(with(R"("version": "1.0")", R"("version": "1.7")"));
+  EXPECT_TRUE(model::Model::load(path).has_value());
+}
+
+TEST_F(Manifest, DamagedJsonIsRefused) {
+  EXPECT_EQ(refusal("{").code, ErrorCode::corrupt_file);
+  EXPECT_EQ(refusal("[]").code, ErrorCode::corrupt_file);
+  EXPECT_EQ(refusal(with(R"("schema")", R"("version": "1.0", "schema")")).code, ErrorCode::corrupt_file);  // twice
+}
+
+TEST_F(Manifest, AChangedByteIsFoundByItsDigest) {
+  write(manifest);
+  std::string bytes = read_file(path, 1 << 24).value();
+  bytes[bytes.size() - 40] = static_cast<char>(bytes[bytes.size() - 40] ^ 1);
+  folder.write("model.gguf", bytes);
+  const auto model = model::Model::load(path);
+  ASSERT_TRUE(model.has_value()) << model.error().message;  // structure says nothing of bytes
+  const Status checked = model::check_manifest_beside({model->family(), model->hyperparameters(), model->weights()},
+                                                      model::ManifestCheck::bytes);
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message, HasSubstr(".xxh3\" is "));
+}
+
+TEST_F(Manifest, AGrownFileIsFound) {
+  write(manifest);
+  folder.write("model.gguf", read_file(path, 1 << 24).value() + std::string(32, '\0'));
+  const auto model = model::Model::load(path);
+  ASSERT_FALSE(model.has_value());
+  EXPECT_THAT(model.error().message, HasSubstr(R"("files[0].bytes" is )"));
+}
+
+}  // namespace
+}  // namespace adze::test
