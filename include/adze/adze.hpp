@@ -211,6 +211,16 @@ class Engine {
     std::vector<float> values;
   };
   Result<std::vector<LayerDump>> dump_layers(std::span<const std::int32_t> ids);
+  // How large the inputs of the model's matrices are, column by column: what an importance matrix is made of. Each
+  // window is evaluated from an empty context; `go_on` is asked after each with the number done, and false ends the
+  // measurement.
+  struct InputSquares {
+    std::string weight;
+    std::vector<float> sums;    // [matrices, columns]: of the inputs' squares; one matrix, or one for each expert
+    std::vector<float> counts;  // [matrices]: inputs that were summed
+  };
+  Result<std::vector<InputSquares>> measure_inputs(std::span<const std::vector<std::int32_t>> windows,
+                                                   const std::function<bool(std::size_t done)>& go_on);
 
  private:
   friend struct EngineImpl;

@@ -83,10 +83,19 @@ struct MemoryUse {
   std::uint64_t state_bytes_reserved = 0;  // max_slots * bytes_per_slot
 };
 
-// Sees every buffer of the plan after the step that wrote it, for debugging: rows [T, width], row-major.
+// Sees what goes through a plan, for debugging and for measuring it: every row of every batch, in steps of one dispatch
+// each. Values are rows [rows, width], row-major, and valid during the call.
 struct StepObserver {
   virtual ~StepObserver() = default;
-  virtual void after_step(int step, const ops::Buffer& buffer, std::span<const float> values, int rows) = 0;
+  // Whether before_step() and after_experts() are called for this step: they cost copies.
+  virtual bool wants_inputs(int /*step*/) const { return false; }
+  // Each buffer that the step reads, in the order of ops::step_access.
+  virtual void before_step(int /*step*/, ops::BufferId /*buffer*/, std::span<const float> /*values*/, int /*rows*/) {}
+  // The buffer that the step wrote.
+  virtual void after_step(int /*step*/, const ops::Buffer& /*buffer*/, std::span<const float> /*values*/,
+                          int /*rows*/) {}
+  // After an Experts step, for each expert that had rows (the shared one last): what its down product read.
+  virtual void after_experts(int /*step*/, int /*expert*/, std::span<const float> /*activated*/, int /*rows*/) {}
 };
 
 class Prepared {

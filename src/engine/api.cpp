@@ -90,4 +90,9 @@ Result<std::vector<Engine::LayerDump>> Engine::dump_layers(std::span<const std::
   return impl_->core->dump_layers(ids);
 }
 
+Result<std::vector<Engine::InputSquares>> Engine::measure_inputs(std::span<const std::vector<std::int32_t>> windows,
+                                                                 const std::function<bool(std::size_t)>& go_on) {
+  return impl_->core->measure_inputs(windows, go_on);
+}
+
 }  // namespace adze

@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "base/limits.hpp"
+#include "engine/input_recorder.hpp"
 #include "engine/layer_dump.hpp"
 #include "engine/options.hpp"
 
@@ -148,6 +149,20 @@ Result<std::vector<Engine::LayerDump>> Core::dump_layers(std::span<const std::in
   LayerRecorder recorder(*parts_.plan);
   const Observing observing(*parts_.backend, recorder);
   ADZE_TRY_STATUS(evaluate(ids, [](std::int64_t) { return true; }, [](std::int64_t, std::span<const float>) {}));
+  return recorder.take();
+}
+
+Result<std::vector<Engine::InputSquares>> Core::measure_inputs(std::span<const std::vector<std::int32_t>> windows,
+                                                               const std::function<bool(std::size_t)>& go_on) {
+  ADZE_CHECK(parts_.plan != nullptr, "an engine without a plan");
+  InputRecorder recorder(*parts_.plan);
+  const Observing observing(*parts_.backend, recorder);
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    // Nobody needs logits: an observed batch computes all of its rows in all layers.
+    ADZE_TRY_STATUS(
+        evaluate(windows[i], [](std::int64_t) { return false; }, [](std::int64_t, std::span<const float>) {}));
+    if (go_on && !go_on(i + 1)) break;
+  }
   return recorder.take();
 }
 

@@ -58,6 +58,8 @@ class Core {
   Status evaluate(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t)>& wanted,
                   const Engine::OnLogits& on_logits);
   Result<std::vector<Engine::LayerDump>> dump_layers(std::span<const std::int32_t> ids);
+  Result<std::vector<Engine::InputSquares>> measure_inputs(std::span<const std::vector<std::int32_t>> windows,
+                                                           const std::function<bool(std::size_t)>& go_on);
 
  private:
   Result<Request> make_request(const GenerateOptions& options, std::uint64_t seed);

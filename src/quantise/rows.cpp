@@ -60,13 +60,14 @@ Status quantise_rows(const tensor::TensorView& from, std::int64_t first, std::in
 
 Status produce_as(const tensor::TensorView& from, tensor::DType type, Importance importance, int threads,
                   const format::TensorSink& sink) {
-  const std::int64_t rows = from.rows();
+  // A tensor may be in slices of their own: rows lie one behind the other within each.
+  const std::int64_t slices = std::max<std::int64_t>(std::ssize(from.slices), 1), rows = from.rows() / slices;
   const std::size_t from_bytes = from.row_stride(), to_bytes = tensor::row_bytes(type, from.columns());
   const auto at_once = std::max<std::int64_t>(
       static_cast<std::int64_t>(kPieceBytes / std::max<std::size_t>({from_bytes, to_bytes, 1})), 1);
   std::vector<std::byte> piece;
-  for (std::int64_t row = 0; row < rows; row += at_once) {
-    const std::int64_t count = std::min(at_once, rows - row);
+  for (std::int64_t row = 0, count = 0; row < rows * slices; row += count) {
+    count = std::min(at_once, rows - row % rows);
     if (type == from.type) {
       ADZE_TRY_STATUS(sink({from.row(row), static_cast<std::size_t>(count) * from_bytes}));
       continue;

@@ -63,5 +63,26 @@ TEST(ProduceAs, HandsOnWhatHasTheTypeAlready) {
   EXPECT_TRUE(std::ranges::equal(got, std::as_bytes(std::span(v))));
 }
 
+TEST(ProduceAs, TakesATensorInSlices) {
+  const std::vector<float> v = values();
+  const tensor::TensorView whole = view(v);
+  tensor::TensorView sliced = whole;
+  const std::byte* const slices[] = {whole.row(0), whole.row(kRows / 3), whole.row(2 * kRows / 3)};
+  sliced.bytes = {};
+  sliced.slices = slices;
+  for (const tensor::DType type : {tensor::DType::f32, tensor::DType::q8_0}) {
+    std::vector<std::byte> expected, got;
+    const auto into = [](std::vector<std::byte>& out) {
+      return [&out](std::span<const std::byte> bytes) -> Status {
+        out.insert(out.end(), bytes.begin(), bytes.end());
+        return {};
+      };
+    };
+    ASSERT_TRUE(produce_as(whole, type, {}, 1, into(expected)));
+    ASSERT_TRUE(produce_as(sliced, type, {}, 2, into(got)));
+    EXPECT_EQ(got, expected);
+  }
+}
+
 }  // namespace
 }  // namespace adze::quantise

@@ -253,6 +253,34 @@ TEST_F(Program, Perplexity) {
   expect_failure(adze({"perplexity", kModel, box_.write("short.txt", "too short")}), 2, "short.txt");
 }
 
+// A smaller model from a measured one, and the refusals on the way.
+TEST_F(Program, QuantizeWithAnImportanceMatrix) {
+  const std::string source = kData + "/oracles/llama-gqa-rope3/llama-gqa-rope3-BF16.gguf";
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += fmt::format("The number {} is followed by {}. ", i, i + 1);
+  const std::string file = box_.write("text.txt", text);
+  const std::string matrix = box_.file("m.imatrix.gguf"), out = box_.file("small.gguf");
+  expect_failure(adze({"imatrix", source}), 2, "no text");
+  const json measured = adze_json({"imatrix", source, "-f", file, "-o", matrix, "-c", "64", "--chunks", "3", "--json"});
+  EXPECT_EQ(measured["chunks"], 3);
+  EXPECT_EQ(measured["chunk_size"], 64);
+  EXPECT_EQ(measured["matrices"], 7 * 5);
+  expect_failure(adze({"imatrix", source, "-f", file, "-o", matrix}), 2, "exists");
+
+  const json made = adze_json({"quantize", source, out, "q4_0", "--imatrix", matrix, "--json"});
+  EXPECT_EQ(made["type"], "Q4_0");
+  EXPECT_EQ(made["without_importance"], 1);  // the embedding is looked up
+  EXPECT_LT(made["bytes_after"], made["bytes_before"]);
+  EXPECT_EQ(adze({"perplexity", out, file, "--window", "64", "--windows", "2"}).exit_code, 0);
+  expect_failure(adze({"quantize", source, out, "Q8_0"}), 2, "exists");
+  expect_failure(adze({"quantize", source, source, "Q8_0", "--force"}), 2, "is the model that is read");
+  expect_failure(adze({"quantize", source, out, "Q4_X"}), 2, "'Q4_X' is no type");
+  expect_failure(adze({"quantize", out, box_.file("again.gguf"), "Q4_1"}), 2, "is quantised already");
+  expect_failure(adze({"quantize", source, out, "Q8_0", "--force", "--imatrix", source}), 4, "no importance matrix");
+  expect_failure(adze({"quantize", source}), 2, "OUT is missing");
+  EXPECT_THAT(adze({"quantize", "--list"}).out, HasSubstr("Q4_K_M"));
+}
+
 // ---- text
 // ---------------------------------------------------------------------------------------------------------------
 

@@ -167,17 +167,25 @@ class CpuPrepared final : public backend::Prepared {
     team_.run([&](int member) { rotations(member); });
     const std::vector<Dispatch>& single = schedule_.single;
     for (std::size_t i = 0; i < single.size(); ++i) {
-      team_.run([&](int member) { execute(single[i], member); });
       const int step = single[i].lead.step;
-      if (i + 1 < single.size() && single[i + 1].lead.step == step) continue;
-      const ops::BufferId id = std::visit([](const auto& s) { return written(s); }, step_of(single[i].lead));
-      if (id < 0) continue;
-      const ActivationBuffer& b = buffer(id);
-      observed_.resize(static_cast<std::size_t>(pass_.rows) * static_cast<std::size_t>(b.width));
-      for (int r = 0; r < pass_.rows; ++r) {
-        std::copy_n(b.row(r), b.width, observed_.begin() + static_cast<std::ptrdiff_t>(r) * b.width);
+      const ops::Step& what = step_of(single[i].lead);
+      const bool inputs = observer_->wants_inputs(step);
+      if (inputs && (i == 0 || single[i - 1].lead.step != step)) {
+        for (const ops::BufferId id : ops::step_access(what).reads) {
+          observer_->before_step(step, id, copy_rows(buffer(id), 0, pass_.rows, observed_), pass_.rows);
+        }
       }
-      observer_->after_step(step, plan_.buffers[static_cast<std::size_t>(id)], observed_, pass_.rows);
+      team_.run([&](int member) { execute(single[i], member); });
+      if (i + 1 < single.size() && single[i + 1].lead.step == step) continue;
+      if (const auto* experts = std::get_if<ops::Experts>(&what); experts != nullptr && inputs) {
+        mixture_.for_activated(*experts, [&](int expert, const ActivationBuffer& rows, int first, int count) {
+          observer_->after_experts(step, expert, copy_rows(rows, first, count, observed_), count);
+        });
+      }
+      const ops::BufferId id = std::visit([](const auto& s) { return written(s); }, what);
+      if (id < 0) continue;
+      observer_->after_step(step, plan_.buffers[static_cast<std::size_t>(id)],
+                            copy_rows(buffer(id), 0, pass_.rows, observed_), pass_.rows);
     }
   }
   template <class S>

@@ -30,6 +30,17 @@ class Mixture {
   Columns down(const ops::Experts& step, const Products& products, const ActivationBuffer& routes,
                const ActivationBuffer& out, int rows, int member);
 
+  // What the last run() of a step left for observers: f(expert, buffer, first row, rows) for each expert that had rows,
+  // with what its down product read.
+  template <class F>
+  void for_activated(const ops::Experts& step, F f) const {
+    for (int e = 0; e < expert_count(step); ++e) {
+      ActivationBuffer rows = mixture_.activated;
+      rows.width = e == step.routed.count ? step.shared.width : step.routed.width;
+      if (row_count(e) > 0) f(e, rows, first_row(e), row_count(e));
+    }
+  }
+
  private:
   // The three products of one expert's network, out of a step's: which rows of their maps are this expert's.
   struct Network {

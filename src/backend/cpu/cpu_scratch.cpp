@@ -106,6 +106,15 @@ void lay_out(Source& source, Scratch& s, const CpuSchedule& schedule, const ops:
 
 }  // namespace
 
+std::span<const float> copy_rows(const ActivationBuffer& from, int first, int rows, std::vector<float>& to) {
+  const auto width = static_cast<std::size_t>(from.width);
+  to.resize(static_cast<std::size_t>(rows) * width);
+  for (int r = 0; r < rows; ++r) {
+    std::copy_n(from.row(first + r), width, to.data() + static_cast<std::size_t>(r) * width);
+  }
+  return to;
+}
+
 std::size_t scratch_bytes(const CpuSchedule& schedule, const ops::Plan& plan, int rows, int threads) {
   Counter counter;
   Scratch scratch;

@@ -1,6 +1,7 @@
 // The private memory of a prepared plan: its buffers, their int8 forms, panels and attention scratch.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "backend/cpu/arena.hpp"
@@ -16,6 +17,9 @@ struct ActivationBuffer {
   QuantisedRows int8_32{}, int8_256{};  // null quants: nobody reads that form
   float* row(int r) const { return floats + static_cast<std::size_t>(r) * stride; }
 };
+
+// Rows of a buffer without what pads them, [rows][width], copied to `to`.
+std::span<const float> copy_rows(const ActivationBuffer& from, int first, int rows, std::vector<float>& to);
 
 struct MemberScratch {
   std::byte* panels[2] = {};  // gate and up

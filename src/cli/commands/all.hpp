@@ -21,6 +21,7 @@ extern const Command kDoctor;
 extern const Command kPerplexity;
 extern const Command kConvert;
 extern const Command kQuantize;
+extern const Command kImatrix;
 extern const Command kSynth;
 extern const Command kManifest;
 extern const Command kBench;

@@ -5,18 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/file.hpp"
-#include "base/limits.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/engine_setup.hpp"
 #include "cli/interrupt.hpp"
-#include "cli/utf8.hpp"
+#include "cli/text_windows.hpp"
 #include "format/npy.hpp"
 
 namespace adze::cli {
 namespace {
-
-constexpr std::int64_t kDefaultWindow = 512;
 
 constexpr Positional kPositionals[] = {
     {"MODEL", "A model file or folder, or the name of a pulled model (adze list)"},
@@ -80,15 +76,6 @@ void add_divergence(Score& score, std::span<const float> saved, std::span<const 
   score.same_top += top(saved) == top(here) ? 1 : 0;
 }
 
-struct Windows {
-  std::vector<std::int32_t> ids;  // of the whole text
-  std::int64_t size = 0;
-  std::int64_t count = 0;
-  std::optional<std::int32_t> bos;
-  std::int64_t first_counted() const { return size / 2; }
-  std::int64_t counted() const { return count * (size - 1 - first_counted()); }
-};
-
 Result<std::int64_t> count_of(const Context& context, std::string_view option, int least, std::int64_t fallback) {
   const auto text = context.arguments.value(option);
   if (!text) return fallback;
@@ -96,46 +83,27 @@ Result<std::int64_t> count_of(const Context& context, std::string_view option, i
   return count;
 }
 
-Result<Windows> cut_text(const Context& context, const Engine& engine) {
-  const std::string file = *context.arguments.positional(1);
-  ADZE_TRY(const std::string text, read_file(file, limits::kMaxCorpusBytes));
-  if (const auto bad = first_bad_utf8(text)) {
-    return fail(ErrorCode::invalid_argument, fmt::format("'{}' is not UTF-8 at byte {}", file, *bad),
-                "Convert it first, for example with iconv -t UTF-8.");
-  }
-  Windows windows;
-  const bool bos = engine.adds_bos();
-  ADZE_TRY(windows.ids, engine.tokenize(text, bos, false));
-  if (bos && !windows.ids.empty()) windows.bos = windows.ids.front();
-  ADZE_TRY(windows.size, count_of(context, "window", 4, std::min(kDefaultWindow, engine.info().context)));
-  const auto tokens = static_cast<std::int64_t>(windows.ids.size());
-  ADZE_TRY(const std::int64_t most, count_of(context, "windows", 1, std::max<std::int64_t>(tokens, 1)));
-  const std::int64_t needed = std::min<std::int64_t>(most, 2);  // one alone says too little, unless it was asked for
-  if (tokens < needed * windows.size) {
-    return fail(ErrorCode::invalid_argument,
-                fmt::format("'{}' has {} tokens, fewer than {} of {}", file, tokens,
-                            needed == 1 ? "one window" : "two windows", windows.size),
-                "Take a longer text or a smaller --window.");
-  }
-  windows.count = std::min(most, tokens / windows.size);
-  return windows;
+// The second half of each window counts.
+std::int64_t first_counted(const TextWindows& windows) { return windows.size / 2; }
+std::int64_t counted_positions(const TextWindows& windows) {
+  return windows.count * (windows.size - 1 - first_counted(windows));
 }
 
-Result<Score> score_windows(Context& context, Engine& engine, const Windows& windows) {
+Result<Score> score_windows(Context& context, Engine& engine, const TextWindows& windows) {
   const std::int64_t vocabulary = engine.info().vocabulary;
   std::optional<format::NpyArray> saved;
   if (const auto file = context.arguments.value("against")) {
     ADZE_TRY(saved, format::open_npy(*file));
-    if (saved->shape != std::vector<std::int64_t>{windows.counted(), vocabulary}) {
+    if (saved->shape != std::vector<std::int64_t>{counted_positions(windows), vocabulary}) {
       return fail(ErrorCode::invalid_argument,
                   fmt::format("'{}' holds logits of shape [{}], and this run makes [{}, {}]", *file,
-                              fmt::join(saved->shape, ", "), windows.counted(), vocabulary),
+                              fmt::join(saved->shape, ", "), counted_positions(windows), vocabulary),
                   "Save them with the same text, --window and --windows.");
     }
   }
   std::optional<format::NpyWriter> writer;
   if (const auto file = context.arguments.value("save-logits")) {
-    const std::vector<std::int64_t> shape{windows.counted(), vocabulary};
+    const std::vector<std::int64_t> shape{counted_positions(windows), vocabulary};
     auto created = format::NpyWriter::create(*file, shape);
     if (!created) return tl::unexpected<Error>(created.error());
     writer.emplace(std::move(*created));
@@ -144,11 +112,9 @@ Result<Score> score_windows(Context& context, Engine& engine, const Windows& win
   Score score;
   Status written;
   for (std::int64_t w = 0; w < windows.count && !interrupted(); ++w) {
-    const auto start = windows.ids.begin() + w * windows.size;
-    std::vector<std::int32_t> ids(start, start + windows.size);
-    if (windows.bos) ids.front() = *windows.bos;
+    const std::vector<std::int32_t> ids = windows.at(w);
     ADZE_TRY_STATUS(engine.evaluate(
-        ids, [&](std::int64_t position) { return position >= windows.first_counted() && position + 1 < windows.size; },
+        ids, [&](std::int64_t position) { return position >= first_counted(windows) && position + 1 < windows.size; },
         [&](std::int64_t position, std::span<const float> logits) {
           if (saved) {
             add_divergence(score,
@@ -170,7 +136,9 @@ Result<Score> score_windows(Context& context, Engine& engine, const Windows& win
 
 Result<ExitCode> run_perplexity(Context& context) {
   ADZE_TRY(Engine engine, load_engine(context));
-  ADZE_TRY(const Windows windows, cut_text(context, engine));
+  ADZE_TRY(const std::int64_t size, count_of(context, "window", 4, std::min(kDefaultWindow, engine.info().context)));
+  ADZE_TRY(const std::int64_t most, count_of(context, "windows", 1, 0));
+  ADZE_TRY(const TextWindows windows, cut_text(engine, *context.arguments.positional(1), size, most));
   watch_interrupts();
   const double begin = now_seconds();
   ADZE_TRY(const Score score, score_windows(context, engine, windows));

@@ -175,11 +175,10 @@ Result<ExitCode> run_quantize(Context& context) {
   ADZE_TRY(const std::string out_name, required(context, 1));
   const std::filesystem::path out(out_name);
   ADZE_TRY(const std::string type, required(context, 2));
-  const bool dry = context.arguments.has("dry-run");
-  if (!dry) ADZE_TRY_STATUS(check_output(context, in, out));
-
   quantise::FileOptions options;
   ADZE_TRY(options.scheme, scheme_of(context, type));
+  const bool dry = context.arguments.has("dry-run");
+  if (!dry) ADZE_TRY_STATUS(check_output(context, in, out));
   options.allow_requantise = context.arguments.has("allow-requantize");
   ADZE_TRY(options.threads, thread_count(context));
   format::ImportanceMatrix importance;
