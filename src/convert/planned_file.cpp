@@ -55,7 +55,7 @@ std::uint64_t bytes_of(const PlannedTensor& planned) {
 }  // namespace
 
 Result<PlannedFile> PlannedFile::plan(std::unique_ptr<format::GgufWriter> writer, std::vector<OutTensor> tensors,
-                                      const WriteOptions& options, Maker make) {
+                                      const WriteOptions& options, const Maker& make) {
   PlannedFile file;
   file.parameters_ = count_parameters(tensors);
   writer->add_string("general.size_label", size_label(file.parameters_));

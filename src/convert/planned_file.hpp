@@ -36,7 +36,7 @@ class PlannedFile {
  public:
   // `writer` has all metadata but general.size_label, file_type and quantization_version. Errors: corrupt_file.
   static Result<PlannedFile> plan(std::unique_ptr<format::GgufWriter> writer, std::vector<OutTensor> tensors,
-                                  const WriteOptions& options, Maker make);
+                                  const WriteOptions& options, const Maker& make);
 
   const std::vector<PlannedTensor>& tensors() const { return tensors_; }
   const ParameterCount& parameters() const { return parameters_; }

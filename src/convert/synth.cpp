@@ -87,7 +87,7 @@ Status add_synthetic_vocabulary(std::int64_t size, format::GgufWriter& out) {
 
 Result<PlannedFile> plan_synthesis(std::string_view config, std::string_view name, std::uint64_t seed,
                                    const WriteOptions& options) {
-  ADZE_TRY(const format::JsonObject json, format::JsonObject::parse(std::string(config), "config.json"));
+  ADZE_TRY(const format::JsonObject json, format::JsonObject::parse(config, "config.json"));
   format::GgufWriter imported;
   ADZE_TRY(const model::ImportedConfig import, model::import_config(json, imported));
   const std::string bytes = imported.to_bytes();

@@ -39,6 +39,25 @@ std::string_view rope_name(LayerParameters::Rope rope) {
   return "none";
 }
 
+std::string_view activation_name(ops::Activation activation) {
+  switch (activation) {
+    case ops::Activation::silu: return "silu";
+    case ops::Activation::gelu_tanh: return "gelu_tanh";
+    case ops::Activation::gelu_erf: return "gelu_erf";
+    case ops::Activation::relu_squared: return "relu_squared";
+    case ops::Activation::swiglu_oai: return "swiglu_oai";
+  }
+  return "unknown";
+}
+
+std::string_view scoring_name(ops::Route::Scoring scoring) {
+  switch (scoring) {
+    case ops::Route::Scoring::softmax: return "softmax";
+    case ops::Route::Scoring::sigmoid: return "sigmoid";
+  }
+  return "unknown";
+}
+
 Json json_of(const RopeSettings& rope) {
   return {{"dims", rope.dims},
           {"interleaved", rope.interleaved},
@@ -60,7 +79,7 @@ Json json_of(const MixtureParameters& mixture) {
           {"used", mixture.used},
           {"width", mixture.width},
           {"shared_width", mixture.shared_width},
-          {"scoring", static_cast<int>(mixture.scoring)},
+          {"scoring", scoring_name(mixture.scoring)},
           {"renormalise", mixture.renormalise},
           {"scale", mixture.scale}};
 }
@@ -99,7 +118,7 @@ Json constants_of(const Hyperparameters& p) {
             {"embedding_scale", p.embedding_scale},
             {"layer_input_size", p.layer_input_size},
             {"tied_output", p.tied_output},
-            {"activation", static_cast<int>(p.activation)},
+            {"activation", activation_name(p.activation)},
             {"rope", json_of(p.rope)},
             {"local_rope", json_of(p.local_rope)}};
   if (p.mixture.experts > 0) json["mixture"] = json_of(p.mixture);

@@ -40,6 +40,19 @@ TEST_F(ModelFiles, SynthSaysWhatItHas) {
   EXPECT_FALSE(std::filesystem::exists(box_.file("x.gguf")));
 }
 
+TEST_F(ModelFiles, AManifestPinsTheModel) {
+  const std::string config = box_.write("config.json", kConfig), out = box_.file("synthetic.gguf");
+  ASSERT_EQ(adze({"synth", config, out, "--type", "q8_0"}).exit_code, 0);
+  EXPECT_EQ(adze({"manifest", out, "--check"}).exit_code, 3);
+  ASSERT_EQ(adze({"manifest", out}).exit_code, 0);
+  EXPECT_EQ(adze({"manifest", out}).exit_code, 2);  // it exists
+  EXPECT_EQ(adze({"manifest", out, "--check"}).exit_code, 0);
+  ASSERT_EQ(adze({"synth", config, out, "--type", "q4_0", "--force"}).exit_code, 0);
+  const Outcome refused = adze({"run", out, "hello"});
+  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_THAT(refused.err, HasSubstr("synthetic.gguf.manifest.json: the field \"quantisation.Q4_0\" is missing"));
+}
+
 TEST_F(ModelFiles, ConvertSendsAGgufToQuantize) {
   const std::string gguf = std::string(ADZE_TEST_DATA) + "/oracles/llama-gqa-rope3/llama-gqa-rope3-Q8_0.gguf";
   const Outcome refused = adze({"convert", gguf});

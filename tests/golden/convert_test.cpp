@@ -8,8 +8,10 @@
 #include <memory>
 #include <string>
 
+#include "base/file.hpp"
 #include "convert/folder.hpp"
 #include "format/gguf.hpp"
+#include "golden/folder_of_gguf.hpp"
 #include "golden/oracle.hpp"
 #include "model/huggingface/vocabulary.hpp"
 #include "model/vocabulary.hpp"
@@ -29,7 +31,7 @@ struct Pair {
   bool exact_logits = true;
 };
 
-void PrintTo(const Pair& pair, std::ostream* out) { *out << pair.model << '/' << pair.folder; }
+std::ostream& operator<<(std::ostream& out, const Pair& pair) { return out << pair.model << '/' << pair.folder; }
 
 struct Converted {
   std::unique_ptr<ModelFolder> made;  // where the oracle has no weights for its folder
@@ -159,6 +161,67 @@ INSTANTIATE_TEST_SUITE_P(All, Convert,
                                          Pair{"qwen3-next", "HF", "BF16"}, Pair{"qwen3_5-moe", "HF", "BF16", false},
                                          Pair{"gpt-oss", "HF_MXFP4", "MXFP4"}),
                          pair_name);
+
+// The same with nothing but the repository's own files: a folder made of its oracle's GGUF.
+TEST(ConvertHere, GivesTheFileThatTheFolderWasMadeOf) {
+  const Oracle oracle("llama-gqa-rope3");
+  const auto original = model::Model::load(oracle.gguf("BF16"));
+  ASSERT_TRUE(original.has_value()) << original.error().message;
+  const ModelFolder folder("adze_convert_here");
+  folder.write_weights("model.safetensors", folder_tensors(*original));
+  folder.write("config.json", R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 160,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_hidden_layers": 5, "vocab_size": 1280,
+    "max_position_embeddings": 2048, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": false,
+    "rope_scaling": {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                     "original_max_position_embeddings": 256, "rope_type": "llama3"}})");
+  folder.write("tokenizer.json", R"({"model": {"type": "BPE", "ignore_merges": true,
+    "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}, "pre_tokenizer": {"type": "ByteLevel",
+    "add_prefix_space": false}, "added_tokens": [{"id": 3, "content": "<3>", "special": true},
+    {"id": 4, "content": "<4>", "special": true}, {"id": 5, "content": "<5>", "special": false}]})");
+  folder.write("generation_config.json", R"({"eos_token_id": [3, 5, 4], "temperature": 0.6, "top_k": 20})");
+  folder.write("chat_template.jinja", "{{ messages[0].content }}");
+
+  for (const char* type : {"BF16", "Q8_0", "Q4_0"}) {
+    const convert::WriteOptions options{.mix = quantise::find_mix(type).value(), .threads = 2};
+    const auto planned = convert::plan_conversion(folder.path(), options);
+    ASSERT_TRUE(planned.has_value()) << planned.error().message;
+    ASSERT_TRUE(planned->file.write(folder.path() / "out.gguf"));
+    const auto ours = format::GgufFile::open(folder.path() / "out.gguf");
+    const auto theirs = format::GgufFile::open(oracle.gguf(type));
+    ASSERT_TRUE(ours.has_value() && theirs.has_value());
+    for (const format::GgufTensor& expected : theirs->tensors()) {
+      const format::GgufTensor* found = ours->find_tensor(expected.view.name);
+      ASSERT_NE(found, nullptr) << expected.view.name;
+      if (found->view.type != expected.view.type) continue;  // a mix spends more on some than the oracle's script did
+      EXPECT_TRUE(std::ranges::equal(found->view.bytes, expected.view.bytes)) << type << ' ' << expected.view.name;
+    }
+    const format::Metadata& metadata = ours->metadata();
+    EXPECT_EQ(metadata.get_i64("tokenizer.ggml.eos_token_id").value(), 3);
+    EXPECT_EQ(metadata.get_i64("tokenizer.ggml.eot_token_id").value(), 5);
+    EXPECT_EQ(metadata.get_i64("tokenizer.ggml.eom_token_id").value(), 4);
+    EXPECT_EQ(metadata.get_integers("tokenizer.ggml.token_type").value().size(), 1280U);  // unused ones behind
+    EXPECT_EQ(metadata.get_i64("general.sampling.top_k").value(), 20);
+    EXPECT_FLOAT_EQ(metadata.get_f32("general.sampling.temp").value(), 0.6f);
+    EXPECT_EQ(metadata.get_string("tokenizer.chat_template").value(), "{{ messages[0].content }}");
+  }
+}
+
+// A rotation that GGUF cannot describe must not become another one in silence.
+TEST(ConvertRefuses, ASettingThatGgufCannotSay) {
+  const std::string why = missing_oracle({"gpt-oss", "HF_MXFP4"});
+  if (!why.empty()) GTEST_SKIP() << why;
+  const ModelFolder folder("adze_convert_ramp");
+  for (const auto& file : std::filesystem::directory_iterator(Oracle("gpt-oss").hugging_face("HF_MXFP4")))
+    std::filesystem::copy_file(file.path(), folder.path() / file.path().filename());
+  std::string config = read_file(folder.path() / "config.json", 1 << 20).value();
+  const std::size_t at = config.find("\"truncate\": false");
+  ASSERT_NE(at, config.npos);
+  folder.write("config.json", config.replace(at, 17, "\"truncate\": true"));
+  const auto planned = convert::plan_conversion(folder.path(), {});
+  ASSERT_FALSE(planned.has_value());
+  EXPECT_EQ(planned.error().code, ErrorCode::unsupported_feature);
+  EXPECT_THAT(planned.error().message, HasSubstr("cannot say what config.json says about rope"));
+}
 
 TEST(ConvertRefuses, AFile) {
   const std::string why = missing_oracle({"llama-gqa-rope3", "BF16"});

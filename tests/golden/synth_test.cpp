@@ -42,7 +42,7 @@ struct Config {
   const char* name;
   const char* text;
 };
-void PrintTo(const Config& config, std::ostream* out) { *out << config.name; }
+std::ostream& operator<<(std::ostream& out, const Config& config) { return out << config.name; }
 
 class SynthFamily : public testing::TestWithParam<Config> {};
 
