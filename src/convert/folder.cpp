@@ -34,9 +34,12 @@ Result<FolderConversion> plan_conversion(const std::filesystem::path& folder, co
   add_metadata(model->metadata(), meant, *writer);
   ADZE_TRY(const model::Hyperparameters read, read_back(*writer, model->family(), meant));
   ADZE_TRY_STATUS(add_vocabulary(vocabulary, meant.vocabulary_size, meant.architecture, *writer));
-  const Maker make = [threads = options.threads](const OutTensor& tensor, tensor::DType type,
-                                                 const format::TensorSink& sink) {
-    return produce(tensor, type, threads, sink);
+  // What has been read is given back at once: a folder larger than memory must not push out everything else.
+  const Maker make = [threads = options.threads, &store = model->weights()](const OutTensor& tensor, tensor::DType type,
+                                                                            const format::TensorSink& sink) -> Status {
+    ADZE_TRY_STATUS(produce(tensor, type, threads, sink));
+    if (tensor.from != nullptr && store.find(tensor.from->name) != nullptr) store.release_tensor(tensor.from->name);
+    return {};
   };
   ADZE_TRY(PlannedFile file,
            PlannedFile::plan(std::move(writer), list_tensors(model->family(), model->named_weights(), meant, read),

@@ -19,9 +19,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const quantise::Mix* mix(const char* name) { return quantise::find_mix(name).value(); }
+const quantise::Mix* mix(std::string_view name) { return quantise::find_mix(name).value(); }
 
-std::string write(const char* config, const char* type, std::uint64_t seed = 0) {
+std::string write(const char* config, std::string_view type, std::uint64_t seed = 0) {
   const auto file = convert::plan_synthesis(config, "test", seed, {.mix = mix(type)});
   EXPECT_TRUE(file.has_value()) << (file ? "" : file.error().message);
   return file ? file->to_bytes() : std::string();
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Synth, EveryTypeCanBeWritten) {
   for (const quantise::Mix& every : quantise::mixes()) {
-    const std::string bytes = write(kLlama, every.name.data());
+    const std::string bytes = write(kLlama, every.name);
     EXPECT_TRUE(load(bytes).has_value()) << every.name;
   }
 }
