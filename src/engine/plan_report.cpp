@@ -78,7 +78,7 @@ std::string step_line(const ops::Plan& plan, std::size_t s) {
   };
   std::string weights;
   for (const ops::WeightRef w : touched.weights) {
-    weights += fmt::format("{}{} {}", weights.empty() ? "" : ", ", tensor::dtype_info(w->type).name, shape_text(*w));
+    weights += fmt::format("{}{} {}", weights.empty() ? "" : ", ", tensor::type_name(*w), shape_text(*w));
   }
   const std::string writes = touched.buffers.writes.empty() ? std::string("logits") : names(touched.buffers.writes);
   return fmt::format(
@@ -122,7 +122,7 @@ Json weight_json(const tensor::TensorView& weight) {
   Json shape = Json::array();
   for (int i = 0; i < weight.shape.rank; ++i) shape.push_back(weight.shape[i]);
   return {{"name", std::string(weight.name)},
-          {"type", std::string(tensor::dtype_info(weight.type).name)},
+          {"type", tensor::type_name(weight)},
           {"shape", std::move(shape)},
           {"bytes", weight.size_bytes()}};
 }

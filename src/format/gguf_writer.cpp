@@ -133,6 +133,8 @@ void GgufWriter::add_tensor(std::string_view name, tensor::DType type, const ten
 
 void GgufWriter::add_tensor(std::string_view name, tensor::DType type, const tensor::Shape& shape,
                             TensorProducer produce) {
+  ADZE_CHECK(tensor::dtype_info(type).ggml_id != tensor::kNoGgmlId, "tensor '{}': GGUF has no type {}", name,
+             tensor::dtype_info(type).name);
   tensors_.push_back({std::string(name), type, shape, tensor_size(type, shape), std::move(produce)});
 }
 

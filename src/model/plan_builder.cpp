@@ -27,13 +27,7 @@ int PlanBuilder::kv_layer(ops::KvLayer kv_layer) {
 }
 
 ops::WeightRef PlanBuilder::rows_of(ops::WeightRef weight, std::int64_t first, std::int64_t count) {
-  ADZE_CHECK(first >= 0 && count > 0 && first + count <= weight->rows(), "rows {} to {} of {}", first, first + count,
-             weight->rows());
-  auto part = std::make_shared<tensor::TensorView>(*weight);
-  const auto stride = weight->row_stride();
-  part->shape.dims[0] = count;
-  part->bytes =
-      weight->bytes.subspan(static_cast<std::size_t>(first) * stride, static_cast<std::size_t>(count) * stride);
+  auto part = std::make_shared<tensor::TensorView>(tensor::rows_of(*weight, first, count));
   plan_.parts.push_back(part);
   return part.get();
 }
@@ -41,6 +35,7 @@ ops::WeightRef PlanBuilder::rows_of(ops::WeightRef weight, std::int64_t first, s
 ops::WeightRef PlanBuilder::rows_of_each(ops::WeightRef weight, std::int64_t first, std::int64_t count) {
   const std::int64_t slices = weight->shape[0], rows = weight->rows() / slices;
   ADZE_CHECK(first >= 0 && count > 0 && first + count <= rows, "rows {} to {} of {}", first, first + count, rows);
+  ADZE_CHECK(weight->groups.size == 0, "scales of '{}' lie in no slices", weight->name);
   struct Part {
     tensor::TensorView view;
     std::vector<const std::byte*> starts;

@@ -34,7 +34,7 @@ Status quantise_rows(const tensor::TensorView& from, std::int64_t first, std::in
     for (std::int64_t begin = next.fetch_add(rows_at_once); begin < count; begin = next.fetch_add(rows_at_once)) {
       for (std::int64_t i = begin; i < std::min(begin + rows_at_once, count); ++i) {
         const std::int64_t row = first + i;
-        tensor::dequantise_row(from.type, from.row(row), values.data(), columns);
+        tensor::dequantise_row(from, row, values.data());
         if (!std::ranges::all_of(values, [](float v) { return std::isfinite(v); })) {
           finite.store(false);
           return;

@@ -125,7 +125,14 @@ DType with_short_blocks(DType type) {
     case DType::q5_1:
     case DType::q8_0:
     case DType::iq4_nl:
-    case DType::mxfp4: return type;
+    case DType::mxfp4:
+    case DType::mlx_2:
+    case DType::mlx_3:
+    case DType::mlx_4:
+    case DType::mlx_5:
+    case DType::mlx_6:
+    case DType::mlx_8:
+    case DType::mlx_mxfp4: return type;
   }
   return type;
 }

@@ -68,7 +68,8 @@ constexpr DTypeInfo weight(DType type, std::string_view name, std::uint32_t ggml
           .block_bytes = sizeof(Block),
           .takes_importance = kWeighs<Block>,
           .dequantise = dequantise_blocks<Block>,
-          .quantise = quantise_blocks<Block>};
+          .quantise = quantise_blocks<Block>,
+          .code_bits = 0};
 }
 
 constexpr DTypeInfo plain(DType type, std::string_view name, std::uint32_t ggml_id, std::uint32_t bytes) {
@@ -79,7 +80,20 @@ constexpr DTypeInfo plain(DType type, std::string_view name, std::uint32_t ggml_
           .block_bytes = bytes,
           .takes_importance = false,
           .dequantise = nullptr,
-          .quantise = nullptr};
+          .quantise = nullptr,
+          .code_bits = 0};
+}
+
+constexpr DTypeInfo codes(DType type, std::string_view name, std::uint32_t bits) {
+  return {.type = type,
+          .name = name,
+          .ggml_id = kNoGgmlId,
+          .block_elements = 32,
+          .block_bytes = 4 * bits,
+          .takes_importance = false,
+          .dequantise = nullptr,
+          .quantise = nullptr,
+          .code_bits = bits};
 }
 
 // In the order of DType: dtype_info indexes it.
@@ -105,13 +119,20 @@ constexpr std::array kTypes = {
     weight<blocks::IQ4_NL>(DType::iq4_nl, "IQ4_NL", 20),
     weight<blocks::IQ4_XS>(DType::iq4_xs, "IQ4_XS", 23),
     weight<blocks::MXFP4>(DType::mxfp4, "MXFP4", 39),
+    codes(DType::mlx_2, "MLX2", 2),
+    codes(DType::mlx_3, "MLX3", 3),
+    codes(DType::mlx_4, "MLX4", 4),
+    codes(DType::mlx_5, "MLX5", 5),
+    codes(DType::mlx_6, "MLX6", 6),
+    codes(DType::mlx_8, "MLX8", 8),
+    codes(DType::mlx_mxfp4, "MLX-MXFP4", 4),
 };
 
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kTypes.size(); ++i) {
     if (static_cast<std::size_t>(kTypes[i].type) != i) return false;
   }
-  return static_cast<std::size_t>(DType::mxfp4) + 1 == kTypes.size();
+  return static_cast<std::size_t>(DType::mlx_mxfp4) + 1 == kTypes.size();
 }
 static_assert(in_enum_order(), "kTypes follows the order of DType, one row each");
 
@@ -147,6 +168,7 @@ const DTypeInfo& dtype_info(DType type) {
 std::span<const DTypeInfo> all_dtypes() { return kTypes; }
 
 std::optional<DType> dtype_from_ggml(std::uint32_t ggml_id) {
+  if (ggml_id == kNoGgmlId) return std::nullopt;
   for (const DTypeInfo& info : kTypes) {
     if (info.ggml_id == ggml_id) return info.type;
   }
@@ -168,7 +190,7 @@ std::size_t row_bytes(DType type, std::int64_t elements) {
 
 void dequantise_row(DType type, const std::byte* row, float* out, std::int64_t elements) {
   const DTypeInfo& info = dtype_info(type);
-  ADZE_CHECK(info.dequantise != nullptr, "{} is not a weight type", info.name);
+  ADZE_CHECK(info.dequantise != nullptr, "{} is not a weight type by itself", info.name);
   info.dequantise(row, out, block_count(info, elements));
 }
 

@@ -1,6 +1,9 @@
 // Element types: floats and ggml's quantised block types. A block is `block_elements` consecutive values of one row
 // stored in `block_bytes` bytes; each block type has one header under tensor/blocks/ with its layout and its slow,
 // exact conversions, and one row in the table behind dtype_info(). This file is the only switch over types.
+//
+// MLX's types are codes whose scales stand in tensors of their own (GroupScales, grouped.hpp): a block of 32 codes says
+// nothing without them, so such rows are converted through a TensorView.
 #pragma once
 
 #include <cstddef>
@@ -33,21 +36,47 @@ enum class DType : std::uint8_t {
   iq4_nl,
   iq4_xs,
   mxfp4,
+  mlx_2,  // affine codes of so many bits
+  mlx_3,
+  mlx_4,
+  mlx_5,
+  mlx_6,
+  mlx_8,
+  mlx_mxfp4,  // E2M1 codes, scales E8M0: the values of mxfp4, stored apart
 };
+
+inline constexpr std::uint32_t kNoGgmlId = 0xffffffffu;
 
 struct DTypeInfo {
   DType type;
   std::string_view name;  // ggml's spelling: "Q4_1", "Q6_K", "BF16"
-  std::uint32_t ggml_id;  // the type id in a GGUF tensor record
+  std::uint32_t ggml_id;  // the type id in a GGUF tensor record, or kNoGgmlId
   std::uint32_t block_elements;
   std::uint32_t block_bytes;
   bool takes_importance;  // whether an importance matrix changes what the quantiser does
-  // Exact conversion of `blocks` blocks to float32. Null for types that are never weights.
+  // Exact conversion of `blocks` blocks to float32. Null for types that are never weights, and for codes.
   void (*dequantise)(const std::byte* blocks, float* out, std::size_t block_count);
   // ggml's reference quantiser, bit for bit, with the importance of each column (as quantise_row) or, where that is
-  // null, without. The blocks are one row when it is given. Null for types that are never weights.
+  // null, without. The blocks are one row when it is given. Null where `dequantise` is.
   void (*quantise)(const float* in, const float* importance, std::byte* blocks, std::size_t block_count);
+  std::uint32_t code_bits = 0;  // of codes whose scales stand beside them; 0: a block holds all that it needs
+
+  bool is_weight() const { return dequantise != nullptr || code_bits != 0; }
 };
+
+// Scales that stand beside a weight's codes: one, and for affine codes one bias, for `size` consecutive values of a
+// row. [rows, columns / size], row-major, at any address.
+struct GroupScales {
+  enum class Type : std::uint8_t { f32, f16, bf16, e8m0 };
+  const std::byte* scales = nullptr;
+  const std::byte* biases = nullptr;  // null for e8m0
+  Type type = Type::f32;
+  int size = 0;  // 0: the weight's blocks hold their scales
+};
+// Bytes of one scale.
+constexpr std::size_t scale_bytes(GroupScales::Type type) {
+  return type == GroupScales::Type::f32 ? 4 : type == GroupScales::Type::e8m0 ? 1 : 2;
+}
 
 const DTypeInfo& dtype_info(DType type);
 std::span<const DTypeInfo> all_dtypes();
@@ -60,7 +89,7 @@ std::string_view ggml_type_name(std::uint32_t ggml_id);
 // Bytes of a row of `elements` values; elements must be a multiple of block_elements (ADZE_CHECK).
 std::size_t row_bytes(DType type, std::int64_t elements);
 
-// Converts a whole row, elements a multiple of block_elements.
+// Converts a whole row, elements a multiple of block_elements; of a type whose blocks hold their scales.
 void dequantise_row(DType type, const std::byte* row, float* out, std::int64_t elements);
 // `importance` [elements], or null: per column the mean square of what it is multiplied by; the quantiser then makes
 // the error of the product small instead of that of the values. Types that do not take one ignore it.

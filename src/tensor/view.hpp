@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "tensor/dtype.hpp"
@@ -29,16 +30,31 @@ struct TensorView {
   // Where the outermost slices begin, when they do not lie one behind the other (experts in tensors of their own); the
   // rows of a slice always do. Then `bytes` is empty. The pointers live as long as the view.
   std::span<const std::byte* const> slices{};
+  GroupScales groups{};  // of codes; their bytes live as long as `bytes`
 
   std::int64_t columns() const { return shape.rank == 0 ? 1 : shape.dims[static_cast<std::size_t>(shape.rank - 1)]; }
   std::int64_t rows() const { return shape.elements() / columns(); }
   std::size_t row_stride() const { return row_bytes(type, columns()); }
-  std::uint64_t size_bytes() const { return static_cast<std::uint64_t>(rows()) * row_stride(); }
+  // Bytes of the whole weight, scales included.
+  std::uint64_t size_bytes() const;
   const std::byte* row(std::int64_t r) const {
     if (slices.empty()) return bytes.data() + static_cast<std::size_t>(r) * row_stride();
     const std::int64_t each = rows() / static_cast<std::int64_t>(slices.size());
     return slices[static_cast<std::size_t>(r / each)] + static_cast<std::size_t>(r % each) * row_stride();
   }
+
+  // Of codes: bytes from one row's scales to the next one's, and the scales from row `r` on.
+  std::size_t scale_stride() const;
+  GroupScales groups_from(std::int64_t r) const;
 };
+
+// Rows first .. first + count of the weight's rows(), as a matrix of their own over the same bytes.
+TensorView rows_of(const TensorView& weight, std::int64_t first, std::int64_t count);
+
+// Row `row` of the weight's rows() in float32, exactly; `out` has columns() values.
+void dequantise_row(const TensorView& weight, std::int64_t row, float* out);
+
+// For people: "Q4_K", "MLX 4-bit, group 64", "MLX mxfp4".
+std::string type_name(const TensorView& weight);
 
 }  // namespace adze::tensor

@@ -40,7 +40,7 @@ Result<DeltaNet> DeltaNet::create(const ops::Plan& plan, const KernelTable& tabl
     auto* packed = net.arena_.take<float>(static_cast<std::size_t>(kernel) * stride);
     float taps[limits::kMaxConvolution];
     for (int c = 0; c < channels; ++c) {
-      tensor::dequantise_row(prep->convolution->type, prep->convolution->row(c), taps, kernel);
+      tensor::dequantise_row(*prep->convolution, c, taps);
       for (int j = 0; j < kernel; ++j)
         packed[static_cast<std::size_t>(j) * stride + static_cast<std::size_t>(c)] = taps[j];
     }

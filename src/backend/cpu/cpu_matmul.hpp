@@ -21,6 +21,8 @@ inline MatmulArgs matmul_args(const BoundMatmul& m, const ActivationBuffer& in, 
   MatmulArgs a{};
   a.weights = m.weight->bytes.data();
   a.row_stride = m.weight->row_stride();
+  a.groups = m.weight->groups;
+  a.scale_stride = m.weight->scale_stride();
   a.rows = static_cast<int>(m.weight->rows());
   a.k = static_cast<int>(m.weight->columns());
   a.bias = float_data(m.bias);

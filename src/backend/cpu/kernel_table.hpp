@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/dtype.hpp"
+
 namespace adze::cpu {
 
 inline constexpr int kGroupRows = 16;    // output rows that one kernel step computes: the lanes of a vector
@@ -56,6 +58,8 @@ using DequantiseFn = void (*)(const std::byte* blocks, float* out, std::size_t b
 struct MatmulArgs {
   const std::byte* weights;  // [rows] of `row_stride` bytes
   std::size_t row_stride;
+  tensor::GroupScales groups;  // of codes: from the first of the rows on
+  std::size_t scale_stride;    // bytes from one row's scales to the next one's
   int rows, k;
   const float* bias;        // [rows] or null
   QuantisedRows quantised;  // int8 kernels

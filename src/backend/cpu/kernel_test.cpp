@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <random>
 
 #include "backend/cpu/cpu_features.hpp"
 #include "backend/cpu/kernel_table.hpp"
 #include "base/half.hpp"
+#include "support/mlx_weight.hpp"
 #include "tensor/dtype.hpp"
 
 namespace adze::cpu {
@@ -17,9 +19,10 @@ namespace {
 
 using tensor::DType;
 
-constexpr DType kWeightTypes[] = {DType::f32,  DType::f16,    DType::bf16,   DType::q4_0, DType::q4_1, DType::q5_0,
-                                  DType::q5_1, DType::q8_0,   DType::q2_k,   DType::q3_k, DType::q4_k, DType::q5_k,
-                                  DType::q6_k, DType::iq4_nl, DType::iq4_xs, DType::mxfp4};
+constexpr DType kWeightTypes[] = {
+    DType::f32,   DType::f16,   DType::bf16,  DType::q4_0,  DType::q4_1,  DType::q5_0,   DType::q5_1,     DType::q8_0,
+    DType::q2_k,  DType::q3_k,  DType::q4_k,  DType::q5_k,  DType::q6_k,  DType::iq4_nl, DType::iq4_xs,   DType::mxfp4,
+    DType::mlx_2, DType::mlx_3, DType::mlx_4, DType::mlx_5, DType::mlx_6, DType::mlx_8,  DType::mlx_mxfp4};
 
 std::vector<float> random_floats(std::size_t n, unsigned seed, float scale = 1.0f) {
   std::mt19937 random(seed);
@@ -34,11 +37,27 @@ struct Weights {
   std::vector<std::byte> storage;
   std::vector<float> values;  // [rows][k]
   std::size_t stride = 0;
-  const std::byte* data() const { return storage.data() + 1; }
+  std::shared_ptr<const test::MlxWeight> codes{};  // of types whose scales stand beside them
+  const std::byte* data() const { return codes != nullptr ? codes->codes().data() : storage.data() + 1; }
 };
+
+// The size of the groups and the type of the scales change with the seed.
+Weights random_codes(DType type, int rows, int k, unsigned seed) {
+  using Scale = tensor::GroupScales::Type;
+  constexpr std::pair<int, Scale> kKinds[] = {
+      {64, Scale::bf16}, {32, Scale::f32}, {128, Scale::f16}, {32, Scale::bf16}, {64, Scale::f32}};
+  const auto [group, scale] = kKinds[seed % std::size(kKinds)];
+  const auto input = random_floats(static_cast<std::size_t>(rows) * static_cast<std::size_t>(k), seed, 0.1f);
+  Weights w;
+  w.codes = std::make_shared<test::MlxWeight>(type, rows, k, input, type == DType::mlx_mxfp4 ? 32 : group, scale);
+  w.stride = tensor::row_bytes(type, k);
+  w.values = w.codes->values();
+  return w;
+}
 
 Weights random_weights(DType type, int rows, int k, unsigned seed) {
   const tensor::DTypeInfo& info = tensor::dtype_info(type);
+  if (info.code_bits != 0) return random_codes(type, rows, k, seed);
   Weights w;
   w.stride = tensor::row_bytes(type, k);
   w.storage.resize(static_cast<std::size_t>(rows) * w.stride + 65);
@@ -105,6 +124,10 @@ MatmulArgs make_args(DType type, const Weights& w, int rows, int k, Activations&
   MatmulArgs a{};
   a.weights = w.data();
   a.row_stride = w.stride;
+  if (w.codes != nullptr) {
+    a.groups = w.codes->ref()->groups;
+    a.scale_stride = w.codes->ref()->scale_stride();
+  }
   a.rows = rows;
   a.k = k;
   a.quantised = x.rows();
@@ -140,8 +163,9 @@ TEST_P(MatmulTest, EqualsItsDefinitionForEveryTableShapeAndRowCount) {
   const tensor::DTypeInfo& info = tensor::dtype_info(type);
   const int block = static_cast<int>(info.block_elements);
   for (const int rows : {1, 15, 16, 33, 40}) {
-    const int k = block == 1 ? 72 + rows % 7 : block * 3;
-    const Weights w = random_weights(type, rows, k, 11);
+    // Codes: enough of the smallest groups, which 15 rows get, to fill a vector of scales and begin another.
+    const int k = block == 1 ? 72 + rows % 7 : info.code_bits == 0 ? block * 3 : rows == 15 ? 640 : 128;
+    const Weights w = random_weights(type, rows, k, static_cast<unsigned>(rows) / 8);
     const std::size_t ld = static_cast<std::size_t>((k + 15) / 16 * 16);
     for (const bool floats : {false, true}) {
       for (const int tokens : {1, 2, 3, 4, 5, 7, 12, 13, 25}) {
@@ -194,8 +218,8 @@ TEST_P(MatmulTest, GatedPairIsTwoProductsAndTheActivation) {
   const DType type = GetParam();
   const int rows = 24, k = tensor::dtype_info(type).block_elements == 1
                                ? 64
-                               : static_cast<int>(tensor::dtype_info(type).block_elements);
-  const Weights gate = random_weights(type, rows, k, 5), up = random_weights(type, rows, k, 6);
+                               : std::max(128, static_cast<int>(tensor::dtype_info(type).block_elements));
+  const Weights gate = random_weights(type, rows, k, 5), up = random_weights(type, rows, k, 8);
   const auto ld = static_cast<std::size_t>(k);
   for (const KernelTable* table : available_tables()) {
     for (const MatmulKernel* kernel :
@@ -226,8 +250,11 @@ TEST_P(MatmulTest, GatedPairIsTwoProductsAndTheActivation) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, MatmulTest, ::testing::ValuesIn(kWeightTypes),
-                         [](const auto& test) { return std::string(tensor::dtype_info(test.param).name); });
+INSTANTIATE_TEST_SUITE_P(Types, MatmulTest, ::testing::ValuesIn(kWeightTypes), [](const auto& test) {
+  std::string name(tensor::dtype_info(test.param).name);
+  std::erase(name, '-');
+  return name;
+});
 
 // --- elementwise
 // ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ namespace {
 // Row `row` of a weight, in double.
 std::vector<double> row_of(const tensor::TensorView& weight, std::int64_t row) {
   std::vector<float> values(static_cast<std::size_t>(weight.columns()));
-  tensor::dequantise_row(weight.type, weight.row(row), values.data(), weight.columns());
+  tensor::dequantise_row(weight, row, values.data());
   return {values.begin(), values.end()};
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<float> dequantised_row(const tensor::TensorView& weight, std::int64_t row) {
   std::vector<float> values(static_cast<std::size_t>(weight.columns()));
-  tensor::dequantise_row(weight.type, weight.row(row), values.data(), weight.columns());
+  tensor::dequantise_row(weight, row, values.data());
   return values;
 }
 

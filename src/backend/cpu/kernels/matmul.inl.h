@@ -1,7 +1,8 @@
 // Matrix products on panels. The order of every reduction is fixed per weight type and the same for one row and for
 // many, for weights that come straight from the file and for those that passed through a panel in memory:
 //
-//   blocks of 32   acc = fma(d * dx, float(sum q x), acc), then acc = fma(m, dx * sum x, acc); block by block
+//   blocks of 32   acc = fma(d * dx, float(sum q x), acc), then acc = fma(m, dx * sum x, acc); block by block; codes
+//                  with scales beside them are such blocks, also where more than 32 share a scale
 //   blocks of 256  acc = fma(d * dx, float(sum_j scale_j sum q x), acc), then acc = fma(-(dmin * dx), float(sum_j min_j
 //                  sum x), acc); block by block; everything inside a block is exact integer arithmetic
 //   floats         four chains over k mod 4, acc_c = fma(w, x, acc_c), summed as (0 + 1) + (2 + 3)
@@ -49,7 +50,7 @@ inline I dot4(I acc, I q, std::int32_t x) {
 
 template <class F, int N>
 ADZE_INLINE void multiply_block(const Panel32& p, const QuantisedRows& x, int block, V* acc) {
-  constexpr std::int32_t offset = F::kSigned ? kSignedBias : F::kOffset;
+  constexpr std::int32_t offset = (F::kSigned ? kSignedBias : 0) + F::kOffset;
   const std::int8_t* quants = x.quants + static_cast<std::size_t>(block) * (32 * N);
   const std::size_t at = static_cast<std::size_t>(block) * N;
   I dot[N];
@@ -68,7 +69,7 @@ ADZE_INLINE void multiply_block(const Panel32& p, const QuantisedRows& x, int bl
 
 template <class F, int N>
 inline void multiply_block(const Panel256<F::kSub>& p, const QuantisedRows& x, int block, V* acc) {
-  constexpr std::int32_t offset = F::kSigned ? kSignedBias : F::kOffset;
+  constexpr std::int32_t offset = (F::kSigned ? kSignedBias : 0) + F::kOffset;
   constexpr int dwords = 64 / F::kSub;  // of a sub-block
   const std::int8_t* quants = x.quants + static_cast<std::size_t>(block) * (256 * N);
   const std::int32_t* sums = x.sums + static_cast<std::size_t>(block) * (16 * N);
@@ -118,14 +119,36 @@ struct PanelOf<F> {
 inline std::size_t tail_bytes(std::size_t row_stride) { return 16 * row_stride + 64; }
 
 // Where the 16 rows of a group start; the last, incomplete group is copied beside zeros first.
-inline const std::byte* group_rows(const MatmulArgs& a, int group, std::byte* tail) {
-  const std::byte* rows = a.weights + static_cast<std::size_t>(group) * kGroupRows * a.row_stride;
+inline const std::byte* group_rows(const MatmulArgs& a, const std::byte* first, std::size_t stride, int group,
+                                   std::byte* tail) {
+  const std::byte* rows = first + static_cast<std::size_t>(group) * kGroupRows * stride;
   const int present = a.rows - group * kGroupRows;
   if (present >= kGroupRows) return rows;
-  const std::size_t bytes = static_cast<std::size_t>(present) * a.row_stride;
+  const std::size_t bytes = static_cast<std::size_t>(present) * stride;
   __builtin_memcpy(tail, rows, bytes);
-  __builtin_memset(tail + bytes, 0, kGroupRows * a.row_stride - bytes);
+  __builtin_memset(tail + bytes, 0, kGroupRows * stride - bytes);
   return tail;
+}
+
+template <class F>
+constexpr bool kIsGrouped = requires { F::kGrouped; };
+
+// The scales of a group of 16 rows, unpacked into `room`. Its tail is free to borrow until the rows themselves are
+// taken: a row's scales are no longer than its codes.
+inline void load_scales(const MatmulArgs& a, int group, std::byte* room, std::byte* tail) {
+  const int groups = a.k / a.groups.size;
+  const auto unpack = [&](const std::byte* values, std::byte* to) {
+    const std::byte* rows = group_rows(a, values, a.scale_stride, group, tail);
+    unpack_scales(a.groups.type, rows, a.scale_stride, groups, reinterpret_cast<PanelFloat*>(to));
+  };
+  unpack(a.groups.scales, room);
+  if (a.groups.biases != nullptr) unpack(a.groups.biases, room + one_scale_panel(a.k));
+}
+inline ScalePanels loaded_scales(const MatmulArgs& a, const std::byte* room) {
+  return {reinterpret_cast<const PanelFloat*>(room), reinterpret_cast<const PanelFloat*>(room + one_scale_panel(a.k)),
+          a.groups.size == 32   ? 0
+          : a.groups.size == 64 ? 1
+                                : 2};
 }
 
 inline V with_bias(const MatmulArgs& a, int group, V y) {
@@ -151,9 +174,21 @@ inline QuantisedRows tile_rows(const QuantisedRows& x, int first_row, int k, int
           x.sums + r * static_cast<std::size_t>(k / sums_block)};
 }
 
+// Block `block` of a group as a panel; `scales` is where the scales of codes are.
+template <class F>
+ADZE_INLINE void unpack_block(const MatmulArgs& a, const std::byte* rows, int block, const std::byte* scales,
+                              typename PanelOf<F>::Type& p) {
+  F::unpack(rows + static_cast<std::size_t>(block) * F::kBytes, a.row_stride, p);
+  if constexpr (kIsGrouped<F>) {
+    const ScalePanels panels = loaded_scales(a, scales);
+    p.d = panels.scale(block);
+    if constexpr (F::kHasMin) p.m = panels.bias(block);
+  }
+}
+
 // Streams a group's blocks through registers for all (few) rows of activations; result[t] is lane = output row.
 template <class F>
-inline void stream_group(const MatmulArgs& a, const std::byte* rows, V* result) {
+inline void stream_group(const MatmulArgs& a, const std::byte* rows, const std::byte* scales, V* result) {
   using Panel = typename PanelOf<F>::Type;
   const int blocks = a.k / PanelOf<F>::kElements;
   with_count<kDirectTile>(a.tokens, [&](auto n) {
@@ -167,17 +202,11 @@ inline void stream_group(const MatmulArgs& a, const std::byte* rows, V* result) 
       for (int line = 0; line < kGroupRows * F::kBytes; line += 64) __builtin_prefetch(next + line);
       next += kGroupRows * F::kBytes;
       Panel p;
-      F::unpack(rows + static_cast<std::size_t>(b) * F::kBytes, a.row_stride, p);
+      unpack_block<F>(a, rows, b, scales, p);
       multiply_block<F, N>(p, a.quantised, b, acc);
     }
     for (int t = 0; t < N; ++t) result[t] = acc[t];
   });
-}
-
-template <class F>
-inline void fill_panel(const MatmulArgs& a, const std::byte* rows, typename PanelOf<F>::Type* panel) {
-  const int blocks = a.k / PanelOf<F>::kElements;
-  for (int b = 0; b < blocks; ++b) F::unpack(rows + static_cast<std::size_t>(b) * F::kBytes, a.row_stride, panel[b]);
 }
 
 template <class F>
@@ -198,10 +227,20 @@ template <class F>
 struct Int8Source {
   using Panel = typename PanelOf<F>::Type;
   static bool direct(const MatmulArgs& a) { return a.tokens <= kDirectTile; }
-  static std::size_t panels(int k) { return static_cast<std::size_t>(k / PanelOf<F>::kElements) * sizeof(Panel); }
-  static void stream(const MatmulArgs& a, const std::byte* rows, V* result) { stream_group<F>(a, rows, result); }
+  static std::size_t blocks(int k) { return static_cast<std::size_t>(k / PanelOf<F>::kElements) * sizeof(Panel); }
+  static std::size_t panels(int k) { return blocks(k) + (kIsGrouped<F> ? scale_panels(k) : 0); }
+  static const std::byte* rows(const MatmulArgs& a, int group) {
+    std::byte* const tail = a.panel + panels(a.k);
+    if constexpr (kIsGrouped<F>) load_scales(a, group, a.panel + blocks(a.k), tail);
+    return group_rows(a, a.weights, a.row_stride, group, tail);
+  }
+  static void stream(const MatmulArgs& a, const std::byte* rows, V* result) {
+    stream_group<F>(a, rows, a.panel + blocks(a.k), result);
+  }
   static void fill(const MatmulArgs& a, const std::byte* rows) {
-    fill_panel<F>(a, rows, reinterpret_cast<Panel*>(a.panel));
+    auto* panel = reinterpret_cast<Panel*>(a.panel);
+    const int count = a.k / PanelOf<F>::kElements;
+    for (int b = 0; b < count; ++b) unpack_block<F>(a, rows, b, a.panel + blocks(a.k), panel[b]);
   }
   static void multiply(const MatmulArgs& a, Tile tile, V* result) {
     multiply_panel<F>(a, reinterpret_cast<const Panel*>(a.panel), tile, result);
@@ -232,16 +271,37 @@ inline void multiply_floats(const PanelFloat* panel, int blocks, const float* x,
   for (int t = 0; t < N; ++t) result[t] = add(add(acc[t][0], acc[t][1]), add(acc[t][2], acc[t][3]));
 }
 
+// Codes of 16 rows and 32 inputs as numbers.
+template <class F>
+inline void unpack_codes(const MatmulArgs& a, const std::byte* rows, int block, const ScalePanels& scales,
+                         PanelFloat* panel) {
+  const V scale = scales.scale(block);
+  I q[8];
+  F::codes(rows + static_cast<std::size_t>(block) * F::kBytes, a.row_stride, q);
+  for (int i = 0; i < 32; i += 4) {
+    I bytes = q[i / 4];
+    for (int j = 0; j < 4; ++j, bytes = shift_right<8>(bytes)) {
+      const V value = mul(scale, to_float(sub_i(and_i(bytes, splat_i(255)), splat_i(F::kBase))));
+      panel[i / 16].w[i % 16 + j] = F::kHasMin ? add(value, scales.bias(block)) : value;
+    }
+  }
+}
+
 // Every float product passes through a panel: 64 bytes a weight of 16 rows, so one row of activations costs as much
 // unpacking as many. F is void for block types, which are dequantised row by row first.
 template <class F>
 struct FloatSource {
   static bool direct(const MatmulArgs&) { return false; }
-  static std::size_t panels(int k) { return static_cast<std::size_t>((k + 15) / 16) * sizeof(PanelFloat); }
+  static std::size_t blocks(int k) { return static_cast<std::size_t>((k + 15) / 16) * sizeof(PanelFloat); }
+  static std::size_t panels(int k) { return blocks(k) + (kIsGrouped<F> ? scale_panels(k) : 0); }
+  static const std::byte* rows(const MatmulArgs& a, int group) {
+    std::byte* const tail = a.panel + panels(a.k);
+    if constexpr (kIsGrouped<F>) load_scales(a, group, a.panel + blocks(a.k), tail);
+    return group_rows(a, a.weights, a.row_stride, group, tail);
+  }
   static void stream(const MatmulArgs&, const std::byte*, V*) {}
   static void fill(const MatmulArgs& a, const std::byte* rows) {
     auto* panel = reinterpret_cast<PanelFloat*>(a.panel);
-    const int blocks = a.k / 16, rest = a.k % 16;
     if constexpr (__is_same(F, void)) {
       alignas(64) float values[16][256];
       for (int k = 0; k < a.k; k += a.block_elements) {
@@ -254,18 +314,11 @@ struct FloatSource {
           F32::unpack(reinterpret_cast<const std::byte*>(values[0] + i), sizeof values[0], panel[(k + i) / 16]);
         }
       }
+    } else if constexpr (kIsGrouped<F>) {
+      const ScalePanels scales = loaded_scales(a, a.panel + blocks(a.k));
+      for (int b = 0; b < a.k / 32; ++b) unpack_codes<F>(a, rows, b, scales, panel + 2 * b);
     } else {
-      for (int b = 0; b < blocks; ++b) {
-        F::unpack(rows + static_cast<std::size_t>(b) * F::kBytes, a.row_stride, panel[b]);
-      }
-      if (rest != 0) {
-        std::byte last[16][F::kBytes] = {};
-        const std::size_t from = static_cast<std::size_t>(blocks) * F::kBytes;
-        for (std::size_t r = 0; r < 16; ++r) {
-          __builtin_memcpy(last[r], rows + r * a.row_stride + from, static_cast<std::size_t>(rest * F::kBytes / 16));
-        }
-        F::unpack(last[0], F::kBytes, panel[blocks]);
-      }
+      unpack_floats<F>(rows, a.row_stride, a.k, panel);
     }
   }
   static void multiply(const MatmulArgs& a, Tile tile, V* result) {
@@ -289,7 +342,7 @@ void run_matmul(const MatmulArgs& a, int group_begin, int group_end) {
   V result[kMaxTile];
   const bool direct = Source::direct(a);
   for (int group = group_begin; group < group_end; ++group) {
-    const std::byte* rows = group_rows(a, group, a.panel + Source::panels(a.k));
+    const std::byte* rows = Source::rows(a, group);
     if (direct) {
       Source::stream(a, rows, result);
       for (int t = 0; t < a.tokens; ++t) write_group(a, group, t, with_bias(a, group, result[t]));
@@ -329,8 +382,8 @@ void run_gated(const MatmulArgs& gate, const MatmulArgs& up, GatedActivation act
     write_group(gate, group, token, y);
   };
   for (int group = group_begin; group < group_end; ++group) {
-    const std::byte* gate_rows = group_rows(gate, group, gate.panel + Source::panels(gate.k));
-    const std::byte* up_rows = group_rows(up, group, up.panel + Source::panels(up.k));
+    const std::byte* gate_rows = Source::rows(gate, group);
+    const std::byte* up_rows = Source::rows(up, group);
     if (direct) {
       Source::stream(gate, gate_rows, g);
       Source::stream(up, up_rows, u);

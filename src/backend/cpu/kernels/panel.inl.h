@@ -107,6 +107,14 @@ alignas(16) constexpr std::int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -
 // E2M1 values doubled, plus 12 so that they are not negative.
 alignas(16) constexpr std::int8_t kMxfp4Values[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
+// 2^(e - 127) / 2, the half because the values are doubled; subnormal for e < 2.
+inline float half_of_exponent(unsigned e) {
+  const std::uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+  float half = 0;
+  __builtin_memcpy(&half, &bits, 4);
+  return half;
+}
+
 struct Iq4Nl {
   static constexpr int kBytes = 18, kOffset = 0;
   static constexpr bool kSigned = true, kHasMin = false;
@@ -121,11 +129,11 @@ struct Mxfp4 {
   static constexpr int kBytes = 17, kOffset = 12;
   static constexpr bool kSigned = false, kHasMin = false;
   static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
-    // d = 2^(e - 127) / 2, the half because the values are doubled; subnormal for e < 2.
     std::int32_t e[16];
+    float d[16];
     store_i(e, and_i(load_rows4(block, stride), splat_i(0xff)));
-    for (std::int32_t& bits : e) bits = bits < 2 ? 0x00200000 << bits : (bits - 1) << 23;
-    p.d = as_float(load_i(e));
+    for (int r = 0; r < 16; ++r) d[r] = half_of_exponent(static_cast<unsigned>(e[r]));
+    p.d = load(d);
     unpack_nibbles(block + 1, stride, p.q);
 #pragma GCC unroll 8
     for (I& q : p.q) q = lookup16(q, kMxfp4Values);
@@ -355,3 +363,17 @@ struct Bf16 {
     }
   }
 };
+
+// 16 rows of k floats; up to the next multiple of 16 the panel is completed with zeros.
+template <class F>
+inline void unpack_floats(const std::byte* rows, std::size_t stride, int k, PanelFloat* panel) {
+  const int blocks = k / 16, rest = k % 16;
+  for (int b = 0; b < blocks; ++b) F::unpack(rows + static_cast<std::size_t>(b) * F::kBytes, stride, panel[b]);
+  if (rest == 0) return;
+  std::byte last[16][F::kBytes] = {};
+  const std::size_t from = static_cast<std::size_t>(blocks) * F::kBytes;
+  for (std::size_t r = 0; r < 16; ++r) {
+    __builtin_memcpy(last[r], rows + r * stride + from, static_cast<std::size_t>(rest * F::kBytes / 16));
+  }
+  F::unpack(last[0], F::kBytes, panel[blocks]);
+}

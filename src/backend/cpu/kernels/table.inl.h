@@ -23,6 +23,20 @@ constexpr KernelTable make_table(const char* name) {
                        D::q5_k, D::q6_k, D::iq4_xs}) {
     t.float_kernels[at(type)] = float_kernel<void>("dequantised x f32");
   }
+  t.int8_kernels[at(D::mlx_2)] = int8_kernel<MlxAffine<2>>("mlx2 x int8/32");
+  t.int8_kernels[at(D::mlx_3)] = int8_kernel<MlxAffine<3>>("mlx3 x int8/32");
+  t.int8_kernels[at(D::mlx_4)] = int8_kernel<MlxAffine<4>>("mlx4 x int8/32");
+  t.int8_kernels[at(D::mlx_5)] = int8_kernel<MlxAffine<5>>("mlx5 x int8/32");
+  t.int8_kernels[at(D::mlx_6)] = int8_kernel<MlxAffine<6>>("mlx6 x int8/32");
+  t.int8_kernels[at(D::mlx_8)] = int8_kernel<MlxAffine<8>>("mlx8 x int8/32");
+  t.int8_kernels[at(D::mlx_mxfp4)] = int8_kernel<MlxMxfp4>("mlx-mxfp4 x int8/32");
+  t.float_kernels[at(D::mlx_2)] = float_kernel<MlxAffine<2>>("mlx2 x f32");
+  t.float_kernels[at(D::mlx_3)] = float_kernel<MlxAffine<3>>("mlx3 x f32");
+  t.float_kernels[at(D::mlx_4)] = float_kernel<MlxAffine<4>>("mlx4 x f32");
+  t.float_kernels[at(D::mlx_5)] = float_kernel<MlxAffine<5>>("mlx5 x f32");
+  t.float_kernels[at(D::mlx_6)] = float_kernel<MlxAffine<6>>("mlx6 x f32");
+  t.float_kernels[at(D::mlx_8)] = float_kernel<MlxAffine<8>>("mlx8 x f32");
+  t.float_kernels[at(D::mlx_mxfp4)] = float_kernel<MlxMxfp4>("mlx-mxfp4 x f32");
   t.float_kernels[at(D::f32)] = float_kernel<F32>("f32 x f32");
   t.float_kernels[at(D::f16)] = float_kernel<F16>("f16 x f32");
   t.float_kernels[at(D::bf16)] = float_kernel<Bf16>("bf16 x f32");

@@ -59,6 +59,7 @@ inline I sub_i(I a, I b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi3
 inline I mul_i(I a, I b) { return {_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)}; }
 inline I and_i(I a, I b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
 inline I or_i(I a, I b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
+inline I xor_i(I a, I b) { return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)}; }
 template <int Bits>
 inline I shift_right(I a) {
   return {_mm256_srli_epi32(a.lo, Bits), _mm256_srli_epi32(a.hi, Bits)};
@@ -66,6 +67,18 @@ inline I shift_right(I a) {
 template <int Bits>
 inline I shift_left(I a) {
   return {_mm256_slli_epi32(a.lo, Bits), _mm256_slli_epi32(a.hi, Bits)};
+}
+ADZE_INLINE void spread_nibbles_half(__m256i a, __m256i& low, __m256i& high) {
+  const __m256i even = _mm256_and_si256(a, _mm256_set1_epi32(0x0f0f0f0f));
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(a, 4), _mm256_set1_epi32(0x0f0f0f0f));
+  const __m256 first = _mm256_castsi256_ps(_mm256_unpacklo_epi8(even, odd));
+  const __m256 last = _mm256_castsi256_ps(_mm256_unpackhi_epi8(even, odd));
+  low = _mm256_castps_si256(_mm256_shuffle_ps(first, last, 0x88));
+  high = _mm256_castps_si256(_mm256_shuffle_ps(first, last, 0xdd));
+}
+ADZE_INLINE void spread_nibbles(I a, I& low, I& high) {
+  spread_nibbles_half(a.lo, low.lo, high.lo);
+  spread_nibbles_half(a.hi, low.hi, high.hi);
 }
 inline V to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 inline I to_int(V a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }

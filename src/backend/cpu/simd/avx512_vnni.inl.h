@@ -41,6 +41,7 @@ inline I sub_i(I a, I b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 inline I mul_i(I a, I b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
 inline I and_i(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
 inline I or_i(I a, I b) { return {_mm512_or_si512(a.v, b.v)}; }
+inline I xor_i(I a, I b) { return {_mm512_xor_si512(a.v, b.v)}; }
 template <int Bits>
 inline I shift_right(I a) {  // logical
   return {_mm512_srli_epi32(a.v, Bits)};
@@ -48,6 +49,15 @@ inline I shift_right(I a) {  // logical
 template <int Bits>
 inline I shift_left(I a) {
   return {_mm512_slli_epi32(a.v, Bits)};
+}
+// The eight nibbles of each lane, lowest first, one to a byte: four in each result.
+ADZE_INLINE void spread_nibbles(I a, I& low, I& high) {
+  const __m512i even = _mm512_and_si512(a.v, _mm512_set1_epi32(0x0f0f0f0f));
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(a.v, 4), _mm512_set1_epi32(0x0f0f0f0f));
+  const __m512 first = _mm512_castsi512_ps(_mm512_unpacklo_epi8(even, odd));  // two lanes of each four
+  const __m512 last = _mm512_castsi512_ps(_mm512_unpackhi_epi8(even, odd));
+  low.v = _mm512_castps_si512(_mm512_shuffle_ps(first, last, 0x88));
+  high.v = _mm512_castps_si512(_mm512_shuffle_ps(first, last, 0xdd));
 }
 inline V to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 inline I to_int(V a) { return {_mm512_cvtps_epi32(a.v)}; }  // nearest even; |a| < 2^31

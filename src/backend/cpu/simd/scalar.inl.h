@@ -95,6 +95,9 @@ inline I and_i(I a, I b) {
 inline I or_i(I a, I b) {
   return map_i([&](int i) { return a.v[i] | b.v[i]; });
 }
+inline I xor_i(I a, I b) {
+  return map_i([&](int i) { return a.v[i] ^ b.v[i]; });
+}
 template <int Bits>
 inline I shift_right(I a) {
   return map_i([&](int i) { return static_cast<std::int32_t>(u32(a.v[i]) >> Bits); });
@@ -102,6 +105,13 @@ inline I shift_right(I a) {
 template <int Bits>
 inline I shift_left(I a) {
   return map_i([&](int i) { return static_cast<std::int32_t>(u32(a.v[i]) << Bits); });
+}
+inline void spread_nibbles(I a, I& low, I& high) {
+  const auto four = [](std::uint32_t x) {
+    return static_cast<std::int32_t>((x & 15) | (x & 0xf0) << 4 | (x & 0xf00) << 8 | (x & 0xf000) << 12);
+  };
+  low = map_i([&](int i) { return four(u32(a.v[i])); });
+  high = map_i([&](int i) { return four(u32(a.v[i]) >> 16); });
 }
 inline V to_float(I a) {
   return map([&](int i) { return static_cast<float>(a.v[i]); });
