@@ -165,7 +165,7 @@ Status gather(const OutTensor& tensor, std::int64_t first, std::int64_t count, t
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t source = tensor.rows.empty() ? first + i : tensor.rows[static_cast<std::size_t>(first + i)];
     float* const to = values.data() + static_cast<std::size_t>(i) * width;
-    tensor::dequantise_row(from.type, from.row(source), tensor.columns.empty() ? to : row.data(), columns);
+    tensor::dequantise_row(from, source, tensor.columns.empty() ? to : row.data());
     for (std::size_t c = 0; c < tensor.columns.size(); ++c) to[c] = row[static_cast<std::size_t>(tensor.columns[c])];
   }
   const tensor::TensorView gathered{
@@ -178,7 +178,11 @@ Status gather(const OutTensor& tensor, std::int64_t first, std::int64_t count, t
 tensor::TensorView slice_of(const tensor::TensorView& view, std::int64_t i, std::int64_t slices) {
   const std::int64_t rows = view.rows() / slices;
   const auto bytes = static_cast<std::size_t>(rows) * view.row_stride();
-  return {view.name, view.type, {.dims = {rows, view.columns(), 1, 1}, .rank = 2}, {view.row(i * rows), bytes}};
+  return {.name = view.name,
+          .type = view.type,
+          .shape = {.dims = {rows, view.columns(), 1, 1}, .rank = 2},
+          .bytes = {view.row(i * rows), bytes},
+          .groups = view.groups_from(i * rows)};
 }
 
 }  // namespace

@@ -90,6 +90,10 @@ FileReport inspect(const GgufFile& file) {
 
 namespace {
 
+std::vector<std::int64_t> dims_of(const tensor::Shape& shape) {
+  return {shape.dims.begin(), shape.dims.begin() + shape.rank};
+}
+
 void add_shard(FileReport& report, const SafetensorsFile& file) {
   const auto index = static_cast<std::uint32_t>(report.files.size());
   report.files.push_back(file.path().filename().string());
@@ -113,10 +117,23 @@ FileReport inspect(const SafetensorsFile& file) {
   return report;
 }
 
-FileReport inspect(const SafetensorsFolder& folder) {
+FileReport inspect(const SafetensorsFolder& folder, const std::optional<MlxQuantisation>& mlx) {
   FileReport report;
-  report.format = "safetensors folder";
+  report.format = mlx ? fmt::format("safetensors folder, {}", mlx->description()) : "safetensors folder";
   for (const SafetensorsFile& shard : folder.shards()) add_shard(report, shard);
+  if (mlx) {
+    std::erase_if(report.tensors, [&](InspectedTensor& shown) {
+      const SafetensorsTensor& tensor = *folder.find(shown.name);
+      if (MlxQuantisation::codes_of(tensor, folder) != nullptr) return true;
+      if (!MlxQuantisation::is_codes(tensor)) return false;
+      if (const auto weight = mlx->weight(tensor, folder)) {
+        shown.type = tensor::type_name(*weight);
+        shown.shape = dims_of(weight->shape);
+        shown.bytes = weight->size_bytes();
+      }
+      return false;
+    });
+  }
   report.metadata.clear();  // says who wrote each shard; the model's own settings are in config.json
   add_up(report);
   return report;

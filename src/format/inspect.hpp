@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "format/gguf.hpp"
+#include "format/mlx_quantisation.hpp"
 #include "format/safetensors.hpp"
 #include "format/safetensors_folder.hpp"
 
@@ -54,7 +56,8 @@ struct FileReport {
 Result<FileReport> inspect(const std::filesystem::path& path);
 FileReport inspect(const GgufFile& file);
 FileReport inspect(const SafetensorsFile& file);
-FileReport inspect(const SafetensorsFolder& folder);
+// With `mlx`, a quantised weight is one tensor, in the words of tensor::type_name().
+FileReport inspect(const SafetensorsFolder& folder, const std::optional<MlxQuantisation>& mlx = std::nullopt);
 // Keys as a report shows them.
 std::vector<InspectedKey> inspect_metadata(const Metadata& metadata);
 

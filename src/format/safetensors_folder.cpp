@@ -124,6 +124,13 @@ Result<SafetensorsFolder> SafetensorsFolder::open(const fs::path& path, MapOptio
   return folder;
 }
 
+const SafetensorsTensor* SafetensorsFolder::find(std::string_view name) const {
+  for (const SafetensorsFile& shard : shards_) {
+    if (const SafetensorsTensor* tensor = shard.find(name)) return tensor;
+  }
+  return nullptr;
+}
+
 std::uint64_t SafetensorsFolder::file_bytes() const {
   std::uint64_t total = 0;
   for (const SafetensorsFile& shard : shards_) total += shard.file_bytes();

@@ -26,15 +26,13 @@ tl::unexpected<Error> missing(std::string_view name, const tensor::Shape& expect
       "the model is incomplete or was converted for another program: download or convert it again");
 }
 
-// Dimensions of 1 before the last count for nothing: converters write them or not, and a depthwise convolution is
-// [channels, 1, K] for transformers and [channels, K] here.
+// Dimensions of 1 move no value: converters write them or not, and a depthwise convolution is [channels, 1, K] for
+// transformers, [channels, K, 1] for MLX and [channels, K] here.
 bool same_shape(tensor::Shape a, tensor::Shape b) {
   for (tensor::Shape* shape : {&a, &b}) {
-    for (int i = shape->rank - 2; i >= 0; --i) {
-      if (shape->dims[static_cast<std::size_t>(i)] != 1) continue;
-      std::rotate(shape->dims.begin() + i, shape->dims.begin() + i + 1, shape->dims.end());
-      --shape->rank;
-    }
+    const auto end = std::remove(shape->dims.begin(), shape->dims.end(), 1);
+    std::fill(end, shape->dims.end(), 1);
+    shape->rank = 0;
   }
   return a == b;
 }
@@ -56,8 +54,19 @@ WeightStore::WeightStore(GgufFile file) : file_(std::move(file)) {
   index();
 }
 
-Result<WeightStore> WeightStore::from_folder(SafetensorsFolder folder, std::string metadata) {
+// A view that could not be made keeps its place in the file's order; whoever asks for it is told why.
+void WeightStore::add(Result<tensor::TensorView> view, const SafetensorsTensor& tensor) {
+  if (!view) {
+    no_weights_.emplace_back(static_cast<std::uint32_t>(views_.size()), std::move(view.error()));
+    view = tensor::TensorView{.name = tensor.name, .type = tensor::DType::i8, .shape = {}, .bytes = tensor.bytes};
+  }
+  views_.push_back(*view);
+}
+
+Result<WeightStore> WeightStore::from_folder(SafetensorsFolder folder, std::string metadata,
+                                             std::optional<MlxQuantisation> mlx) {
   WeightStore store;
+  store.mlx_ = std::move(mlx);
   store.metadata_bytes_ = std::make_unique<const std::string>(std::move(metadata));
   store.folder_ = std::make_unique<const SafetensorsFolder>(std::move(folder));
   const auto bytes = std::as_bytes(std::span(*store.metadata_bytes_));
@@ -66,13 +75,13 @@ Result<WeightStore> WeightStore::from_folder(SafetensorsFolder folder, std::stri
   for (const SafetensorsFile& shard : store.folder_->shards()) {
     identity += identity_of(shard.path(), shard.header(), shard.file_bytes());
     for (const SafetensorsTensor& tensor : shard.tensors()) {
-      auto view = tensor.view();
-      if (!view) {
-        store.no_weights_.emplace_back(static_cast<std::uint32_t>(store.views_.size()), std::move(view.error()));
-        view = tensor::TensorView{.name = tensor.name, .type = tensor::DType::i8, .shape = {}, .bytes = tensor.bytes};
-      }
-      store.views_.push_back(*view);
+      if (store.mlx_ && MlxQuantisation::codes_of(tensor, *store.folder_) != nullptr) continue;
+      const bool codes = store.mlx_ && MlxQuantisation::is_codes(tensor);
+      store.add(codes ? store.mlx_->weight(tensor, *store.folder_) : tensor.view(), tensor);
     }
+  }
+  for (const tensor::TensorView& view : store.views_) {  // config.json says how codes are read
+    if (view.groups.size != 0) identity += tensor::type_name(view) + "\n";
   }
   store.digest_ = digest(identity);
   store.index();
@@ -94,7 +103,7 @@ std::uint64_t WeightStore::file_bytes() const { return folder_ ? folder_->file_b
 
 std::uint64_t WeightStore::tensor_bytes() const {
   std::uint64_t total = 0;
-  for (const tensor::TensorView& view : views_) total += view.bytes.size();
+  for (const tensor::TensorView& view : views_) total += view.size_bytes();
   return total;
 }
 
@@ -117,12 +126,18 @@ Result<const tensor::TensorView*> WeightStore::optional(std::string_view name, c
   const auto position = static_cast<std::uint32_t>(found - views_.data());
   const auto refused = std::ranges::find(no_weights_, position, &std::pair<std::uint32_t, Error>::first);
   if (refused != no_weights_.end()) return tl::unexpected<Error>(refused->second);
+  if (mlx_ && !same_shape(found->shape, expected)) {
+    const auto other = mlx_->with_columns(*found, expected[expected.rank - 1]);
+    if (other) views_[position] = *other;
+  }
   if (!same_shape(found->shape, expected)) {
+    const std::string as = found->groups.size == 0 ? "" : fmt::format(" as {}", tensor::type_name(*found));
     return fail(ErrorCode::corrupt_file,
-                fmt::format("tensor '{}' has the shape {}, expected {} (implied by {})", name,
-                            format_shape(found->shape), format_shape(expected), why),
+                fmt::format("tensor '{}' has the shape {}{}, expected {} (implied by {})", name,
+                            format_shape(found->shape), as, format_shape(expected), why),
                 kContradiction);
   }
+  views_[position].shape = expected;
   taken_[position] = true;
   return found;
 }
@@ -156,7 +171,7 @@ std::vector<std::string_view> WeightStore::unused() const {
 std::uint64_t WeightStore::taken_bytes() const {
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < taken_.size(); ++i) {
-    if (taken_[i]) total += views_[i].bytes.size();
+    if (taken_[i]) total += views_[i].size_bytes();
   }
   return total;
 }

@@ -13,6 +13,7 @@
 
 #include "base/hash.hpp"
 #include "format/gguf.hpp"
+#include "format/mlx_quantisation.hpp"
 #include "format/safetensors_folder.hpp"
 
 namespace adze::format {
@@ -25,8 +26,9 @@ class WeightStore {
   static Result<WeightStore> open(const std::filesystem::path& path, MapOptions options = {});
   explicit WeightStore(GgufFile file);
   // A folder's tensors, and what its JSON files say as the bytes of a GGUF file without tensors, which the store keeps.
-  // Errors: those of GgufFile::parse.
-  static Result<WeightStore> from_folder(SafetensorsFolder folder, std::string metadata);
+  // A weight that MLX quantised is one tensor of the store. Errors: those of GgufFile::parse.
+  static Result<WeightStore> from_folder(SafetensorsFolder folder, std::string metadata,
+                                         std::optional<MlxQuantisation> mlx = std::nullopt);
 
   StoreFormat format() const { return folder_ ? StoreFormat::safetensors : StoreFormat::gguf; }
   const Metadata& metadata() const { return file_.metadata(); }
@@ -36,16 +38,17 @@ class WeightStore {
   std::uint64_t file_bytes() const;
   const SafetensorsFolder* folder() const { return folder_.get(); }  // null for GGUF
   const GgufFile& gguf() const { return file_; }                     // of a folder: its metadata, without tensors
+  const std::optional<MlxQuantisation>& mlx() const { return mlx_; }
 
   std::span<const tensor::TensorView> tensors() const { return views_; }  // file order; bytes at any address
   std::uint64_t tensor_bytes() const;
 
   // Looks only; does not count as taken.
   const tensor::TensorView* find(std::string_view name) const;
-  // The tensor, taken, if it is there and has this shape; outer dimensions of 1 may be there or not. `why` names the
-  // metadata keys that imply the shape, e.g. "llama.embedding_length, llama.attention.head_count". Errors: corrupt_file
-  // (missing, or another shape); unsupported_type, unsupported_feature for a tensor that is no weight (8-bit floats,
-  // five dimensions).
+  // The tensor, taken, with this shape, which it must have apart from dimensions of 1. `why` names the metadata keys
+  // that imply the shape, e.g. "llama.embedding_length, llama.attention.head_count". Errors: corrupt_file (missing, or
+  // another shape); unsupported_type, unsupported_feature for a tensor that is no weight (8-bit floats, five
+  // dimensions).
   Result<const tensor::TensorView*> require(std::string_view name, const tensor::Shape& expected, std::string_view why);
   // The same for a tensor that a model may leave out: null when it is absent.
   Result<const tensor::TensorView*> optional(std::string_view name, const tensor::Shape& expected,
@@ -72,11 +75,13 @@ class WeightStore {
 
  private:
   WeightStore() = default;
+  void add(Result<tensor::TensorView> view, const SafetensorsTensor& tensor);
   void index();  // fills by_name_ and taken_
 
   GgufFile file_;  // of a folder: the metadata only
   std::unique_ptr<const std::string> metadata_bytes_;
   std::unique_ptr<const SafetensorsFolder> folder_;
+  std::optional<MlxQuantisation> mlx_;
   std::vector<tensor::TensorView> views_;
   std::vector<std::pair<std::uint32_t, Error>> no_weights_;  // views that cannot be used, and why; by index
   std::vector<std::uint32_t> by_name_;                       // indexes into views_, sorted by name

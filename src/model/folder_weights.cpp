@@ -46,6 +46,32 @@ std::unique_ptr<MadeWeight> make_weight(std::string_view name, DType type, const
   return made;
 }
 
+// Room for a weight of another one's type, whose scales follow its codes.
+std::unique_ptr<MadeWeight> make_weight(const tensor::TensorView& like, const Shape& shape) {
+  auto made = std::make_unique<MadeWeight>();
+  made->view = {.name = like.name, .type = like.type, .shape = shape, .bytes = {}, .groups = like.groups};
+  made->bytes.resize(made->view.size_bytes());
+  const auto rows = static_cast<std::size_t>(made->view.rows());
+  made->view.bytes = std::span(made->bytes).first(rows * made->view.row_stride());
+  std::byte* scales = made->bytes.data() + made->view.bytes.size();
+  if (like.groups.scales != nullptr) made->view.groups.scales = scales;
+  if (like.groups.biases != nullptr) made->view.groups.biases = scales + rows * made->view.scale_stride();
+  return made;
+}
+
+// Rows first .. first + count of `from`, scales included, as rows `at` .. of what was made like it.
+void copy_rows(const tensor::TensorView& from, std::int64_t first, std::int64_t count, MadeWeight& made,
+               std::int64_t at) {
+  const auto copy = [&](const std::byte* source, const std::byte* target, std::size_t stride) {
+    std::byte* const to = made.bytes.data() + (target - made.bytes.data());
+    std::memcpy(to, source, static_cast<std::size_t>(count) * stride);
+  };
+  const tensor::GroupScales source = from.groups_from(first), target = made.view.groups_from(at);
+  copy(from.row(first), made.view.row(at), from.row_stride());
+  if (source.scales != nullptr) copy(source.scales, target.scales, from.scale_stride());
+  if (source.biases != nullptr) copy(source.biases, target.biases, from.scale_stride());
+}
+
 // out[r][c] = in[c][first + step r], elements of `size` bytes at any address. In tiles, so that both sides stay in the
 // nearest cache: the rows of one side are kilobytes apart.
 void transpose(const std::byte* in, std::int64_t in_columns, std::byte* out, std::int64_t rows, std::int64_t columns,
@@ -133,12 +159,11 @@ Result<std::unique_ptr<MadeWeight>> ungroup(format::WeightStore& store, const st
   Shape stored = shape;
   stored.dims[0] = heads.key_heads * group;
   ADZE_TRY(const tensor::TensorView* view, store.require(name, stored, why));
-  auto made = make_weight(view->name, view->type, shape);
-  std::byte* out = made->bytes.data();
+  auto made = make_weight(*view, shape);
+  std::int64_t at = 0;
   const auto append = [&](std::int64_t first, std::int64_t count) {  // these rows of each group
-    const std::size_t bytes = static_cast<std::size_t>(count) * view->row_stride();
-    for (int head = 0; head < heads.key_heads; ++head, out += bytes) {
-      std::memcpy(out, view->row(head * group + first), bytes);
+    for (int head = 0; head < heads.key_heads; ++head, at += count) {
+      copy_rows(*view, head * group + first, count, *made, at);
     }
   };
   if (z) {
@@ -169,6 +194,12 @@ Result<std::unique_ptr<MadeWeight>> stack_experts(format::WeightStore& store, st
           fmt::format("tensor '{}' is of type {}, but '{}' of {}: Adze wants all experts of a layer of one type", name,
                       tensor::dtype_info(view->type).name, made->view.name, tensor::dtype_info(made->view.type).name),
           "convert the model again");
+    }
+    if (view->groups.size != 0) {
+      return fail(ErrorCode::unsupported_feature,
+                  fmt::format("tensor '{}' is one expert's and in {}: Adze reads MLX's experts from one tensor a layer",
+                              name, tensor::type_name(*view)),
+                  "convert the model with mlx-lm, which stacks them as switch_mlp");
     }
     made->slices.push_back(view->bytes.data());
   }

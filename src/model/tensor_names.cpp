@@ -75,11 +75,9 @@ TensorNames::TensorNames(const format::WeightStore& store, const std::vector<Ten
 
 std::string TensorNames::name(const TensorRow& row, int layer) const {
   if (!safetensors_) return with_layer(row.gguf, layer);
+  if (is_mlx(row, layer)) return in_place(with_layer(row.mlx, layer));
   if (row.safetensors.empty()) return {};
-  const std::string name = with_layer(row.safetensors, layer);
-  const bool in_decoder = name.starts_with(kDecoder);
-  return as_stored(fmt::format("{}{}", in_decoder ? decoder_ : head_,
-                               std::string_view(name).substr(in_decoder ? kDecoder.size() : 0)));
+  return as_stored(in_place(with_layer(row.safetensors, layer)));
 }
 
 std::string TensorNames::predictor_name(const TensorRow& row, int block, int layers) const {
@@ -102,6 +100,15 @@ int TensorNames::predictors() const {
 std::string TensorNames::as_stored(const std::string& whole) const {
   const std::string stacked = name_of_all_experts(whole);
   return stacked.empty() || store_.find(stacked) == nullptr ? whole : stacked;
+}
+
+bool TensorNames::is_mlx(const TensorRow& row, int layer) const {
+  return safetensors_ && !row.mlx.empty() && store_.find(in_place(with_layer(row.mlx, layer))) != nullptr;
+}
+
+std::string TensorNames::in_place(std::string_view name) const {
+  const bool in_decoder = name.starts_with(kDecoder);
+  return fmt::format("{}{}", in_decoder ? decoder_ : head_, name.substr(in_decoder ? kDecoder.size() : 0));
 }
 
 bool TensorNames::is_main_pass(std::string_view name, int layers, int blocks) const {

@@ -20,12 +20,15 @@ class TensorNames {
   // The same in the blocks that predict further tokens, behind `layers` layers; and how many of these a folder has.
   std::string predictor_name(const TensorRow& row, int block, int layers) const;
   int predictors() const;
+  // Whether name() is the one that MLX has for what it stacked.
+  bool is_mlx(const TensorRow& row, int layer) const;
   // Whether a tensor takes part in the pass that Adze computes: over `layers` layers, behind which a GGUF file may have
   // blocks up to `blocks` that predict further tokens. Others (a vision tower, an adapter) belong to parts that Adze
   // does not run.
   bool is_main_pass(std::string_view name, int layers, int blocks) const;
 
  private:
+  std::string in_place(std::string_view name) const;     // behind the prefix of the decoder or the head
   std::string as_stored(const std::string& name) const;  // of all experts, where that is what there is
 
   const format::WeightStore& store_;

@@ -152,6 +152,14 @@ Status check_divisors(const tensor::TensorView& view) {
   return {};
 }
 
+// Whether MLX wrote a folder of a family with convolutions: it keeps them as [channels, K, 1], transformers as
+// [channels, 1, K], and with that goes what it did to the norms around zero, which have their 1 already.
+bool norms_have_their_one(const format::WeightStore& store) {
+  return std::ranges::any_of(store.tensors(), [](const tensor::TensorView& view) {
+    return view.name.ends_with(".conv1d.weight") && view.shape.rank == 3 && view.shape[1] > 1 && view.shape[2] == 1;
+  });
+}
+
 }  // namespace
 
 tensor::Shape tensor_shape(const TensorRow& row, const Hyperparameters& p, int layer) {
@@ -165,9 +173,10 @@ tensor::Shape tensor_shape(const TensorRow& row, const Hyperparameters& p, int l
 
 bool is_required(Need need, const Hyperparameters& parameters, int layer) {
   switch (need) {
-    case Need::unless_fused:
     case Need::unless_keys:
       return parameters.layers[static_cast<std::size_t>(layer)].values != LayerParameters::Values::either;
+    case Need::unless_fused:
+    case Need::unless_split:
     case Need::required: return true;
     case Need::optional: return false;
     case Need::if_attention_biased: return parameters.attention_biases;
@@ -188,7 +197,7 @@ Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view, bool vecto
   const tensor::DTypeInfo& type = tensor::dtype_info(view.type);
   const bool is_float =
       view.type == tensor::DType::f32 || view.type == tensor::DType::f16 || view.type == tensor::DType::bf16;
-  if (type.dequantise == nullptr || (vector && !is_float)) {
+  if (!type.is_weight() || (vector && !is_float)) {
     return fail(ErrorCode::unsupported_type,
                 fmt::format("tensor '{}' is of type {}, which cannot hold a {}", format::printable(view.name),
                             type.name, vector ? "norm or a bias" : "weight"),
@@ -215,14 +224,18 @@ Result<ops::WeightRef> Weights::adopt(const tensor::TensorView& view, bool vecto
 }
 
 // The tensor of a row in a layer, taken from the store; null where it may be absent and is.
-Result<ops::WeightRef> Weights::take(const TensorRow& row, int layer, const std::string& name, const Hyperparameters& p,
+Result<ops::WeightRef> Weights::take(const TensorRow& row, int layer, const Stored& stored, const Hyperparameters& p,
                                      format::WeightStore& store, Form form) {
+  const auto& [name, transform] = stored;
   const tensor::Shape shape = tensor_shape(row, p, layer);
   const bool from_safetensors = store.format() == format::StoreFormat::safetensors;
-  const Transform transform = from_safetensors ? row.transform : Transform::none;
   const bool vector = row.rows == Dim::none;
   if (shape.elements() == 0) return nullptr;
   if (row.need == Need::unless_fused && find("blk.*.ffn_gate_up_exps.weight", layer) != nullptr) return nullptr;
+  if (row.need == Need::unless_split && find("blk.*.ffn_gate_exps.weight", layer) != nullptr &&
+      find("blk.*.ffn_up_exps.weight", layer) != nullptr) {
+    return nullptr;
+  }
   const std::string why = implied_by(row, p);
   std::unique_ptr<MadeWeight> made;
   if (from_safetensors && name.find('#') != name.npos) {
@@ -246,12 +259,16 @@ Result<Weights> Weights::resolve(const std::vector<TensorRow>& rows, const Hyper
                                  format::WeightStore& store) {
   Weights weights;
   const TensorNames names(store, rows);
+  const bool from_safetensors = store.format() == format::StoreFormat::safetensors;
+  const bool has_ones = from_safetensors && norms_have_their_one(store);
   for (const TensorRow& row : rows) {
     const bool per_layer = row.gguf.find('*') != std::string_view::npos;
     std::vector<ops::WeightRef>& refs = weights.by_name_[std::string(row.gguf)];
     for (int layer = 0; layer < (per_layer ? parameters.layer_count() : 1); ++layer) {
-      ADZE_TRY(const ops::WeightRef ref,
-               weights.take(row, layer, names.name(row, layer), parameters, store, Form::ready));
+      const bool as_steps_read_it =
+          !from_safetensors || names.is_mlx(row, layer) || (has_ones && row.transform == Transform::one_plus);
+      const Stored stored{names.name(row, layer), as_steps_read_it ? Transform::none : row.transform};
+      ADZE_TRY(const ops::WeightRef ref, weights.take(row, layer, stored, parameters, store, Form::ready));
       refs.push_back(ref);
     }
   }
@@ -283,8 +300,8 @@ Result<Weights> Weights::bind_predictors(const std::vector<TensorRow>& rows, con
   for (const TensorRow& row : own) {
     std::vector<ops::WeightRef>& refs = weights.by_name_[std::string(row.gguf)];
     for (int block = 0; block < count; ++block) {
-      ADZE_TRY(const ops::WeightRef ref,
-               weights.take(row, block, names.predictor_name(row, block, layers), blocks, store, Form::as_stored));
+      const Stored stored{names.predictor_name(row, block, layers), from_safetensors ? row.transform : Transform::none};
+      ADZE_TRY(const ops::WeightRef ref, weights.take(row, block, stored, blocks, store, Form::as_stored));
       refs.push_back(ref);
     }
   }

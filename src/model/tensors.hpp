@@ -59,6 +59,7 @@ enum class Need : std::uint8_t {
   if_feed_forward_biased,  // the same of the feed-forward part
   unless_keys,             // may be absent in a layer whose values may be its keys
   unless_fused,  // must be absent where the layer has ffn_gate_up_exps, which stands in its place; else required
+  unless_split,  // may be absent where the layer has ffn_gate_exps and ffn_up_exps in its place
   unless_tied,   // may be absent only where the model says (or, in GGUF, implies) that the embedding takes its place
 };
 
@@ -87,6 +88,8 @@ struct TensorRow {
   Need need = Need::required;
   Transform transform = Transform::none;
   Dim outer = Dim::none;  // Dim::experts: [outer, rows, columns], a matrix or a vector for each expert
+  // What MLX makes of the experts' tensors: one of each kind for a layer, in the order of GGUF.
+  std::string_view mlx{};
 };
 
 // A row's tensor in a layer (in a row without '*', any); a size of 0: the layer has none.
@@ -129,7 +132,11 @@ class Weights {
 
  private:
   enum class Form : std::uint8_t { ready, as_stored };
-  Result<ops::WeightRef> take(const TensorRow& row, int layer, const std::string& name, const Hyperparameters& p,
+  struct Stored {  // where a row's tensor is, and what it takes to be the weight
+    std::string name;
+    Transform transform;
+  };
+  Result<ops::WeightRef> take(const TensorRow& row, int layer, const Stored& stored, const Hyperparameters& p,
                               format::WeightStore& store, Form form);
   Result<ops::WeightRef> adopt(const tensor::TensorView& view, bool vector, Transform transform);
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "format/mlx_quantisation.hpp"
 #include "format/safetensors_folder.hpp"
 #include "model/huggingface/import.hpp"
 #include "model/registry.hpp"
@@ -29,6 +30,10 @@ void read_index(std::string_view text) {
 void read_config(std::string_view text) {
   const auto json = format::JsonObject::parse(text, "config.json");
   if (refused(json)) return;
+  if (format::MlxQuantisation::describes(*json)) {
+    const auto mlx = format::MlxQuantisation::parse(*json);
+    if (!refused(mlx) && mlx->description().empty()) std::abort();
+  }
   format::GgufWriter out;
   const auto imported = model::import_config(*json, out);
   if (refused(imported)) return;

@@ -50,6 +50,13 @@ auto hybrid_rows() {
                          OracleRow{"qwen3_5-k256", "Q4_K", Noise::sensitive});
 }
 
+auto mlx_rows() {
+  return testing::Values(OracleRow{"llama-mlx64", "MLX_4BIT"}, OracleRow{"llama-mlx64", "MLX_8BIT"},
+                         OracleRow{"qwen3-dense", "MLX_4BIT"}, OracleRow{"qwen3-dense", "MLX_8BIT"},
+                         OracleRow{"qwen3_5-k256", "MLX_4BIT", Noise::sensitive},
+                         OracleRow{"gemma4-k256", "MLX_4BIT", Noise::sensitive});
+}
+
 bool is_float(std::string_view type) {
   return type == "F32" || (type.starts_with("HF") && type != "HF_MXFP4") || type.ends_with("BF16");
 }
@@ -160,6 +167,7 @@ INSTANTIATE_TEST_SUITE_P(Folders, Accuracy, folder_rows(), [](const auto& row) {
 INSTANTIATE_TEST_SUITE_P(Llama, Accuracy, llama_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Dense, Accuracy, dense_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Mixture, Accuracy, mixture_rows(), [](const auto& row) { return oracle_row_name(row.param); });
+INSTANTIATE_TEST_SUITE_P(Mlx, Accuracy, mlx_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Hybrid, Accuracy, hybrid_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 
 // --- bits ------------------------------------------------------------------------------------------------------------
@@ -289,6 +297,7 @@ INSTANTIATE_TEST_SUITE_P(Mixture, Bits, mixture_rows(), [](const auto& row) { re
 // Experts whose weights lie apart in the file.
 INSTANTIATE_TEST_SUITE_P(Folders, Bits, testing::Values(OracleRow{"qwen3-moe", "HF", Noise::routed}),
                          [](const auto& row) { return oracle_row_name(row.param); });
+INSTANTIATE_TEST_SUITE_P(Mlx, Bits, mlx_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Hybrid, Bits, hybrid_rows(), [](const auto& row) { return oracle_row_name(row.param); });
 
 }  // namespace

@@ -361,7 +361,6 @@ TEST_F(Folder, SettingsThatAdzeLacksAreRefusedByName) {
       {extra(R"("quantization_config": {"quant_method": "gptq"})"), ErrorCode::unsupported_feature, "by gptq"},
       {extra(R"("quantization_config": {"quant_method": "bitsandbytes"})"), ErrorCode::unsupported_feature,
        "by bitsandbytes"},
-      {extra(R"("quantization": {"group_size": 64, "bits": 4})"), ErrorCode::unsupported_feature, "MLX"},
       {extra(R"("mlp_bias": true)"), ErrorCode::corrupt_file,
        "tensor 'model.layers.0.mlp.gate_proj.bias' [160] is missing"},
       {config_with("\"attention_bias\": false", "\"attention_bias\": true"), ErrorCode::corrupt_file,

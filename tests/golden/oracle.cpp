@@ -1,5 +1,7 @@
 #include "golden/oracle.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -28,10 +30,13 @@ GreedyText greedy_text(const nlohmann::json& json) {
 
 // The folder of a Hugging Face type: as the text model alone is saved, or as a multimodal checkpoint holds it.
 std::string_view folder_of(std::string_view type) {
-  return type == "HF"         ? "hf"
-         : type == "HF_VLM"   ? "hf-vlm-layout"
-         : type == "HF_MXFP4" ? "hf-mxfp4"
-                              : std::string_view();
+  constexpr std::pair<std::string_view, std::string_view> kFolders[] = {{"HF", "hf"},
+                                                                        {"HF_VLM", "hf-vlm-layout"},
+                                                                        {"HF_MXFP4", "hf-mxfp4"},
+                                                                        {"MLX_4BIT", "mlx-4bit"},
+                                                                        {"MLX_8BIT", "mlx-8bit"}};
+  const auto* const found = std::ranges::find(kFolders, type, &std::pair<std::string_view, std::string_view>::first);
+  return found == std::end(kFolders) ? std::string_view() : found->second;
 }
 
 bool is_float(std::string_view type) { return type == "F32" || type.starts_with("HF") || type.ends_with("BF16"); }
@@ -57,6 +62,11 @@ std::filesystem::path find_exact_gguf(const std::filesystem::path& model) {
   const std::filesystem::path floats = find_gguf(model, "BF16");
   return floats.empty() ? find_gguf(model, "MXFP4") : floats;
 }
+
+bool is_mlx(std::string_view type) { return type.starts_with("MLX_"); }
+
+// "MLX_4BIT" as the recorded values call it.
+std::string_view mlx_key(std::string_view type) { return type == "MLX_4BIT" ? "4bit" : "8bit"; }
 
 std::string key(std::string_view type, std::string_view prompt) {
   return std::string(type) + "." + std::string(prompt);
@@ -101,6 +111,13 @@ Oracle::Oracle(const std::filesystem::path& folder)
       if (value.contains("greedy_p7")) greedy_[key(type, "p7")] = greedy_text(value.at("greedy_p7"));
     }
   }
+  if (exists(folder_ / "expected-mlx.safetensors")) {
+    mlx_ = SafetensorsFixture::open(folder_ / "expected-mlx.safetensors");
+    const auto json_mlx = read_json(folder_ / "expected-mlx.json");
+    for (const char* type : {"MLX_4BIT", "MLX_8BIT"}) {
+      greedy_[key(type, "p7")] = greedy_text(json_mlx.at(mlx_key(type)).at("greedy_p7"));
+    }
+  }
   if (exists(folder_ / "expected-int8act.safetensors")) {
     int8_ = SafetensorsFixture::open(folder_ / "expected-int8act.safetensors");
     const auto deviation = read_json(folder_ / "llama_cpp_deviation-int8act.json");
@@ -130,10 +147,11 @@ std::unique_ptr<ModelFolder> Oracle::write_folder() const {
 }
 
 // Without numbers for quantised weights, the file's weights are the model's own (gpt-oss was made in MXFP4).
-bool Oracle::is_exact(std::string_view type) const { return is_float(type) || !quantised_; }
+bool Oracle::is_exact(std::string_view type) const { return is_float(type) || (!quantised_ && !is_mlx(type)); }
 
 std::vector<float> Oracle::last_logits(std::string_view type, std::string_view prompt) const {
   if (is_exact(type)) return expected_.floats(std::string(prompt) + ".last_logits");
+  if (is_mlx(type)) return mlx_.value().floats(fmt::format("{}.f32.{}.last_logits", mlx_key(type), prompt));
   return quantised_.value().floats(key(type, prompt) + ".last_logits");
 }
 

@@ -31,7 +31,7 @@ enum class Noise : std::uint8_t {
 // One model file of the oracles.
 struct OracleRow {
   const char* model;  // folder
-  const char* type;   // of the file: "Q4_K_M"; "F32" is the BF16 file widened, "HF" the safetensors folder
+  const char* type;   // of the file: "Q4_K_M"; "F32" is the BF16 file widened, "HF" and "MLX_4BIT" are folders
   Noise noise = Noise::dense;
 };
 // The folder of an oracle model: in the repository, else under $ADZE_TEST_ORACLES/models; empty when it is in neither,
@@ -82,7 +82,7 @@ class Oracle {
   std::map<std::string, GreedyText> greedy_;  // "type.prompt"; float types without "type."
   std::map<std::string, double> int8_deviation_;
   SafetensorsFixture expected_;
-  std::optional<SafetensorsFixture> quantised_, int8_;
+  std::optional<SafetensorsFixture> quantised_, int8_, mlx_;
 };
 
 // Root mean square of the difference over the standard deviation of the expected values.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/commands/all.hpp"
 #include "cli/context.hpp"
 #include "cli/json_writer.hpp"
@@ -24,8 +26,10 @@ constexpr SettingGroup kSettings[] = {SettingGroup::hub};
 std::optional<model::Explanation> explain_model(const std::filesystem::path& path, format::FileReport& report) {
   auto source = model::open_model_source(path);
   if (source) {
-    if (report.metadata.empty()) report.metadata = format::inspect_metadata(source->store.metadata());
-    if (report.architecture.empty()) report.architecture = format::printable(source->store.architecture());
+    const format::WeightStore& store = source->store;
+    if (store.mlx()) report = format::inspect(*store.folder(), store.mlx());
+    if (report.metadata.empty()) report.metadata = format::inspect_metadata(store.metadata());
+    if (report.architecture.empty()) report.architecture = format::printable(store.architecture());
     return model::explain(std::move(*source));
   }
   std::error_code ignored;
@@ -104,9 +108,11 @@ std::string as_text(const format::FileReport& report, const std::optional<model:
     out += "Adze can look at this file; to run a safetensors model, name the folder with its config.json\n";
   }
   out += "\ntypes\n";
+  std::size_t width = 8;
+  for (const format::TypeTotal& total : report.totals) width = std::max(width, total.type.size());
   for (const format::TypeTotal& total : report.totals) {
-    out += fmt::format("  {:<8} {:>6} tensors {:>14} elements {:>10}\n", total.type, total.tensors, total.elements,
-                       format_bytes(total.bytes));
+    out += fmt::format("  {:<{}} {:>6} tensors {:>14} elements {:>10}\n", total.type, width, total.tensors,
+                       total.elements, format_bytes(total.bytes));
   }
   out += "\nmetadata\n";
   for (const format::InspectedKey& key : report.metadata) {

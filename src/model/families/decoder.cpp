@@ -91,18 +91,18 @@ std::vector<TensorRow> expert_tensors() {
       {"blk.*.ffn_gate_up_exps.weight", "model.layers.*.mlp.experts.gate_up_proj", Dim::fused_expert_width, hidden,
        optional, as_is, experts},
       {"blk.*.ffn_gate_exps.weight", "model.layers.*.mlp.experts.#.gate_proj.weight", width, hidden, unless_fused,
-       as_is, experts},
+       as_is, experts, "model.layers.*.mlp.switch_mlp.gate_proj.weight"},
       {"blk.*.ffn_up_exps.weight", "model.layers.*.mlp.experts.#.up_proj.weight", width, hidden, unless_fused, as_is,
-       experts},
+       experts, "model.layers.*.mlp.switch_mlp.up_proj.weight"},
       {"blk.*.ffn_down_exps.weight", "model.layers.*.mlp.experts.#.down_proj.weight", hidden, width, required, as_is,
-       experts},
+       experts, "model.layers.*.mlp.switch_mlp.down_proj.weight"},
   };
 }
 
 std::vector<TensorRow> shared_expert_tensors() {
   constexpr Dim hidden = Dim::hidden, width = Dim::shared_expert_width;
   return {
-      {"blk.*.ffn_gate_inp_shexp.weight", "model.layers.*.mlp.shared_expert_gate.weight", Dim::none, hidden},
+      {"blk.*.ffn_gate_inp_shexp.weight", "model.layers.*.mlp.shared_expert_gate.weight", Dim::one, hidden},
       {"blk.*.ffn_gate_shexp.weight", "model.layers.*.mlp.shared_expert.gate_proj.weight", width, hidden},
       {"blk.*.ffn_up_shexp.weight", "model.layers.*.mlp.shared_expert.up_proj.weight", width, hidden},
       {"blk.*.ffn_down_shexp.weight", "model.layers.*.mlp.shared_expert.down_proj.weight", hidden, width},

@@ -36,7 +36,7 @@ Result<Hyperparameters> config(const ConfigReader& reader) {
   return p;
 }
 
-// A folder has gate and up in one weight, row by row in turn, and every weight of the experts transposed.
+// A folder has gate and up in one weight, row by row in turn, and every weight of the experts transposed; not so MLX.
 std::vector<TensorRow> tensors(const Hyperparameters&) {
   constexpr Transform as_is = Transform::none, transposed = Transform::transposed;
   constexpr Transform even = Transform::transposed_even, odd = Transform::transposed_odd;
@@ -53,14 +53,18 @@ std::vector<TensorRow> tensors(const Hyperparameters&) {
                 {"blk.*.attn_sinks.weight", "model.layers.*.self_attn.sinks", none, Dim::heads},
                 {"blk.*.ffn_gate_inp.weight", "model.layers.*.mlp.router.weight", experts, hidden},
                 {"blk.*.ffn_gate_inp.bias", "model.layers.*.mlp.router.bias", none, experts},
-                {"blk.*.ffn_gate_exps.weight", kGateUp, width, hidden, required, even, experts},
-                {"blk.*.ffn_gate_exps.bias", kGateUpBias, none, width, required, even, experts},
-                {"blk.*.ffn_up_exps.weight", kGateUp, width, hidden, required, odd, experts},
-                {"blk.*.ffn_up_exps.bias", kGateUpBias, none, width, required, odd, experts},
+                {"blk.*.ffn_gate_exps.weight", kGateUp, width, hidden, required, even, experts,
+                 "model.layers.*.mlp.experts.gate_proj.weight"},
+                {"blk.*.ffn_gate_exps.bias", kGateUpBias, none, width, required, even, experts,
+                 "model.layers.*.mlp.experts.gate_proj.bias"},
+                {"blk.*.ffn_up_exps.weight", kGateUp, width, hidden, required, odd, experts,
+                 "model.layers.*.mlp.experts.up_proj.weight"},
+                {"blk.*.ffn_up_exps.bias", kGateUpBias, none, width, required, odd, experts,
+                 "model.layers.*.mlp.experts.up_proj.bias"},
                 {"blk.*.ffn_down_exps.weight", "model.layers.*.mlp.experts.down_proj", hidden, width, required,
-                 transposed, experts},
+                 transposed, experts, "model.layers.*.mlp.experts.down_proj.weight"},
                 {"blk.*.ffn_down_exps.bias", "model.layers.*.mlp.experts.down_proj_bias", none, hidden, required, as_is,
-                 experts},
+                 experts, "model.layers.*.mlp.experts.down_proj.bias"},
             }});
   for (TensorRow& row : rows) {
     if (row.gguf.ends_with(".bias")) row.need = required;

@@ -19,6 +19,14 @@ std::string folder_name(const std::filesystem::path& folder) {
   return whole.filename().string();
 }
 
+// A multimodal model's text model may have settings of its own.
+Result<std::optional<format::MlxQuantisation>> mlx_quantisation(const format::JsonObject& config) {
+  ADZE_TRY(const auto text, config.object("text_config"));
+  const bool outer = format::MlxQuantisation::describes(config);
+  if (!outer && (!text || !format::MlxQuantisation::describes(*text))) return std::nullopt;
+  return format::MlxQuantisation::parse(outer ? config : *text);
+}
+
 Result<ModelSource> open_folder(const std::filesystem::path& folder, MapOptions options) {
   ADZE_TRY(const auto config, read_folder_json(folder, "config.json"));
   if (!config) {
@@ -37,8 +45,10 @@ Result<ModelSource> open_folder(const std::filesystem::path& folder, MapOptions 
   ADZE_TRY(const auto chat_template, folder_chat_template(folder));
   if (chat_template) metadata.add_string("tokenizer.chat_template", *chat_template);
 
+  ADZE_TRY(std::optional<format::MlxQuantisation> mlx, mlx_quantisation(*config));
   ADZE_TRY(format::SafetensorsFolder weights, format::SafetensorsFolder::open(folder, options));
-  ADZE_TRY(format::WeightStore store, format::WeightStore::from_folder(std::move(weights), metadata.to_bytes()));
+  ADZE_TRY(format::WeightStore store,
+           format::WeightStore::from_folder(std::move(weights), metadata.to_bytes(), std::move(mlx)));
   ModelSource source{.store = std::move(store), .key_sources = std::move(imported.sources)};
   if (!imported.unknown.empty()) {
     source.notes.push_back(fmt::format("config.json has settings that its model_type does not know: {}",

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "format/metadata.hpp"
+#include "format/mlx_quantisation.hpp"
 #include "model/registry.hpp"
 
 namespace adze::model {
@@ -46,7 +47,8 @@ constexpr ImportRow kShared[] = {
     only_row("add_cross_attention", "false", "cross attention"),
 };
 
-// Of every configuration class, or of tools: none changes what a decoder computes.
+// Of every configuration class, or of tools: none changes what a decoder computes. What a quantisation says is read
+// with the weights.
 constexpr std::string_view kHarmless[] = {"_attn_implementation_autoset",
                                           "_name_or_path",
                                           "architectures",
@@ -71,6 +73,8 @@ constexpr std::string_view kHarmless[] = {"_attn_implementation_autoset",
                                           "pad_token_id",
                                           "pretraining_tp",
                                           "problem_type",
+                                          "quantization",
+                                          "quantization_config",
                                           "resid_pdrop",
                                           "return_dict",
                                           "quantization_config",  // another kind than MXFP4 is refused
@@ -85,11 +89,12 @@ constexpr std::string_view kHarmless[] = {"_attn_implementation_autoset",
                                           "unsloth_version",
                                           "use_cache"};
 
-// Which quantisation a checkpoint is in, by its own name; empty: none, or MXFP4, whose tensors are seen by their names.
+// Which quantisation a checkpoint is in, by its own name; empty: none, MLX's, or MXFP4, whose tensors are seen by their
+// names.
 Result<std::string> quantisation(const JsonObject& config) {
+  if (format::MlxQuantisation::describes(config)) return std::string();
   for (const std::string_view key : {"quantization_config", "quantization", "compression_config"}) {
     if (!config.has(key)) continue;
-    if (key == "quantization") return std::string("MLX quantization");
     ADZE_TRY(const auto object, config.object(key));
     ADZE_TRY(const auto method, object->text("quant_method"));
     if (key == "quantization_config" && method == "mxfp4") continue;
