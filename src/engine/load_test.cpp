@@ -53,7 +53,7 @@ TEST(Load, DescribesTheModel) {
   EXPECT_EQ(info.route_digest.size(), 32u);
   EXPECT_NE(engine.plan_text().find("route " + info.route_digest), std::string::npos);
   EXPECT_NE(engine.plan_text().find("layers 0 to"), std::string::npos);
-  EXPECT_NE(engine.plan_text().find("5 dispatches, 5 barriers for one row, 8 for many"), std::string::npos);
+  EXPECT_NE(engine.plan_text().find("5 dispatches, 5 barriers for one row, 9 for many"), std::string::npos);
   EXPECT_NE(engine.plan_text().find("together: whoever completes a head's columns"), std::string::npos);
   EXPECT_NE(engine.plan_json().find("\"route\": \"" + info.route_digest), std::string::npos);
   EXPECT_NE(engine.plan_json().find("\"barriers_of_many_rows\": 2"), std::string::npos);

@@ -369,8 +369,13 @@ class CpuPrepared final : public backend::Prepared {
     const Columns done = run_side_by_side(products_of(dispatch.lead), buffer(s.in), pass_.rows, out.floats, out.stride,
                                           panel(member, 0), member, team_.size());
     rounding_.columns(out, all_rows(), done.begin, done.end);
-    if (dispatch.heads) {
-      std::visit([&](const auto& heads) { complete_heads(heads, done); }, step_of(*dispatch.heads));
+    if (!dispatch.heads) return {done.count(), out.width};
+    const ops::Step& heads = step_of(*dispatch.heads);
+    if (pass_.rows > kSplitRows) {  // keys cost more than queries, and stand in the columns of few members
+      team_.barrier();
+      std::visit([&](const auto& step) { run_heads(step, member); }, heads);
+    } else {
+      std::visit([&](const auto& step) { complete_heads(step, done); }, heads);
     }
     return {done.count(), out.width};
   }

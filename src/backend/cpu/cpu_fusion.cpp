@@ -48,14 +48,16 @@ struct StagesOf {
 struct Rule {
   Sharing running, next;
   bool reads_it;  // the stage must read what the lead writes
+  int few_rows;   // more are met for; 0: any number
   std::string_view reason;
 };
 constexpr std::array<Rule, 4> kRules{{
-    {Sharing::rows, Sharing::rows, false, "a thread goes on with its rows"},
-    {Sharing::columns, Sharing::rows, false,
+    {Sharing::rows, Sharing::rows, false, 0, "a thread goes on with its rows"},
+    {Sharing::columns, Sharing::rows, false, kRowsAlone,
      "the last thread to finish its columns goes on with up to {} rows, all share more"},
-    {Sharing::columns, Sharing::heads, true, "whoever completes a head's columns goes on with it"},
-    {Sharing::states, Sharing::heads, true, "whoever completes a head goes on with it"},
+    {Sharing::columns, Sharing::heads, true, kSplitRows,
+     "whoever completes a head's columns goes on with it in up to {} rows, all share more"},
+    {Sharing::states, Sharing::heads, true, 0, "whoever completes a head goes on with it"},
 }};
 
 ops::BufferId output(const ops::Step& step) {
@@ -97,7 +99,8 @@ int Dispatch::barriers(int batch_rows) const {
   const bool alone = rows_wait() && batch_rows <= kRowsAlone;
   const auto is_gather = [](const Stage& stage) { return stage.part == Part::gather; };
   const auto gathers = std::ranges::count_if(rows, is_gather) + (is_gather(lead) ? 1 : 0);
-  const bool meets = (rows_wait() && !alone) || (lead.sharing == Sharing::attention && batch_rows > kSplitRows);
+  const bool by_heads = lead.sharing == Sharing::attention || (heads && lead.sharing == Sharing::columns);
+  const bool meets = (rows_wait() && !alone) || (by_heads && batch_rows > kSplitRows);
   return 1 + (meets ? 1 : 0) + (alone ? 0 : static_cast<int>(gathers));
 }
 
@@ -116,7 +119,7 @@ std::vector<Dispatch> cover(const ops::Plan& plan, bool fused) {
       } else {
         dispatch.rows.push_back(stage);
       }
-      const std::string reason = fmt::format(fmt::runtime(rule->reason), kRowsAlone);
+      const std::string reason = fmt::format(fmt::runtime(rule->reason), rule->few_rows);
       if (dispatch.reason.find(reason) != std::string::npos) continue;
       dispatch.reason += (dispatch.reason.empty() ? "" : "; ") + reason;
     }

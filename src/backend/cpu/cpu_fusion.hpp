@@ -15,8 +15,8 @@ namespace adze::cpu {
 // Up to so many rows, what needs whole rows of a product is done by the thread that finishes last, which saves a
 // barrier; more rows are worth meeting for, so that all threads share them.
 inline constexpr int kRowsAlone = 2;
-// Up to so many rows, attention splits the context over threads, and whoever completes some heads of a row merges and
-// rounds them; more rows keep every thread busy by themselves, and are met for before they are rounded.
+// Up to so many rows, attention splits the context over threads, and whoever completes some heads (of a projection, of
+// a row's attention) takes them further; more rows keep every thread busy by themselves, and are met for and shared.
 inline constexpr int kSplitRows = 8;
 
 // What the threads share of a stage.
