@@ -232,7 +232,8 @@ ParameterCount count_parameters(const std::vector<OutTensor>& tensors) {
 
 tensor::DType unquantised_type(const OutTensor& tensor, tensor::DType wanted) {
   const auto is = [&](std::string_view name) { return tensor.name.ends_with(name); };
-  if (tensor.vector || is(".ffn_gate_inp.weight") || is(".ssm_conv1d.weight")) return tensor::DType::f32;
+  const bool is_router = is(".ffn_gate_inp.weight") || is(".ffn_gate_inp_shexp.weight");
+  if (tensor.vector || is_router || is(".ssm_conv1d.weight")) return tensor::DType::f32;
   if (tensor.from == nullptr) return wanted;
   const tensor::DTypeInfo& type = tensor::dtype_info(tensor.from->type);
   const bool readable = tensor::dtype_from_ggml(type.ggml_id) == type.type;

@@ -162,6 +162,27 @@ INSTANTIATE_TEST_SUITE_P(All, Convert,
                                          Pair{"gpt-oss", "HF_MXFP4", "MXFP4"}),
                          pair_name);
 
+// Codes that GGUF does not have become floats: in float32 exactly the weights that the folder's codes stand for.
+TEST(ConvertMlx, LogitsAreThoseOfTheFolder) {
+  for (const char* name : {"llama-mlx64", "qwen3-dense"}) {
+    const auto folder = oracle_folder(name) / "mlx-4bit";
+    if (oracle_folder(name).empty() || !std::filesystem::exists(folder)) GTEST_SKIP() << "set ADZE_TEST_ORACLES";
+    const auto model = model::Model::load(folder);
+    ASSERT_TRUE(model.has_value()) << model.error().message;
+    const auto planned = convert::plan_conversion(folder, {.mix = quantise::find_mix("F32").value()});
+    ASSERT_TRUE(planned.has_value()) << planned.error().message;
+    const std::string bytes = planned->file.to_bytes();
+    auto file = format::GgufFile::parse(std::as_bytes(std::span(bytes.data(), bytes.size())), "converted");
+    const auto converted = model::Model::load(model::ModelSource{.store = format::WeightStore(std::move(*file))});
+    ASSERT_TRUE(converted.has_value()) << converted.error().message;
+    const std::vector<std::int32_t> prompt = Oracle(name).prompt("p7");
+    EXPECT_LT(rel_rms(ops::ref::Interpreter(converted->plan()).run(prompt, 1).values,
+                      ops::ref::Interpreter(model->plan()).run(prompt, 1).values),
+              1e-5)
+        << name;
+  }
+}
+
 // The same with nothing but the repository's own files: a folder made of its oracle's GGUF.
 TEST(ConvertHere, GivesTheFileThatTheFolderWasMadeOf) {
   const Oracle oracle("llama-gqa-rope3");
