@@ -113,19 +113,6 @@ float max_logit(const Candidates& candidates) {
   return max;
 }
 
-// log of the sum of exp(logit), and p of each.
-double log_sum_exp(Candidates& candidates) {
-  const float max = max_logit(candidates);
-  double sum = 0;
-  for (Candidate& c : candidates) {
-    c.p = exp_negative(c.logit - max);
-    sum += static_cast<double>(c.p);
-  }
-  const auto scale = static_cast<float>(1.0 / sum);
-  for (Candidate& c : candidates) c.p *= scale;
-  return static_cast<double>(max) + std::log(sum);
-}
-
 }  // namespace
 
 void apply_penalties(std::span<float> row, std::span<const std::int32_t> recent, const SamplerParameters& parameters,
@@ -275,10 +262,20 @@ void take_min_p(std::span<const float> row, float max, float min_p, Candidates& 
                  [&](std::size_t t) { out.push_back({.id = static_cast<std::int32_t>(t), .logit = row[t]}); });
 }
 
-void normalise(Candidates& candidates) { log_sum_exp(candidates); }
+double normalise(Candidates& candidates) {
+  const float max = max_logit(candidates);
+  double sum = 0;
+  for (Candidate& c : candidates) {
+    c.p = exp_negative(c.logit - max);
+    sum += static_cast<double>(c.p);
+  }
+  const auto scale = static_cast<float>(1.0 / sum);
+  for (Candidate& c : candidates) c.p *= scale;
+  return static_cast<double>(max) + std::log(sum);
+}
 
 void keep_typical(Candidates& candidates, float typical_p) {
-  const double log_sum = log_sum_exp(candidates);
+  const double log_sum = normalise(candidates);
   double entropy = 0;
   for (const Candidate& c : candidates) {
     entropy += static_cast<double>(c.p) * (log_sum - static_cast<double>(c.logit));

@@ -66,8 +66,8 @@ void take_all(std::span<const float> row, Candidates& out);
 
 // exp(x) for x <= 0; 0 below -87.7.
 float exp_negative(float x);
-// Sets p of every candidate to its share of exp(logit).
-void normalise(Candidates& candidates);
+// Sets p of every candidate to its share of the sum of exp(logit); returns the log of that sum.
+double normalise(Candidates& candidates);
 
 // Keep the most typical: those whose surprise -log p is nearest to the entropy, up to a mass of `typical_p`.
 void keep_typical(Candidates& candidates, float typical_p);
