@@ -47,12 +47,16 @@ struct Hyperparameters {
   std::string architecture;  // general.architecture
   int vocabulary_size = 0;
   int hidden_size = 0;
-  std::int64_t context_length = 0;  // positions that the model was trained for
+  std::int64_t context_length = 0;                      // positions that the model was trained for
+  ops::NormSpec::Kind norm = ops::NormSpec::Kind::rms;  // of every norm but those of heads
   float norm_epsilon = 0.0f;
   float attention_scale = 0.0f;    // 0: 1 / sqrt(head_size)
   float attention_softcap = 0.0f;  // tanh(score / cap) * cap; 0: none
   bool value_norm = false;         // v is normalised, per head and without a weight
-  float final_softcap = 0.0f;      // the same on logits
+  float position_scale = 0.0f;     // of q, see ops::AttentionPrep; 0: none
+  int position_interval = 1;
+  float logit_scale = 1.0f;
+  float final_softcap = 0.0f;  // as of attention, on scaled logits
   float embedding_scale = 1.0f;
   int layer_input_size = 0;          // per-layer embeddings of this size for each layer (Gemma 4); 0: none
   bool attention_biases = false;     // W_q, W_k, W_v and W_o must have one
@@ -81,6 +85,8 @@ inline constexpr std::string_view kGroupedValueHeads = "folder.grouped_value_hea
 inline constexpr std::string_view kKeysAsValues = "folder.keys_as_values";            // full layers have no W_v
 inline constexpr std::string_view kTurnedPairs = "folder.turned_pairs";               // of each head, by the rope
 inline constexpr std::string_view kRoundRamp = "folder.round_ramp";                   // YaRN, RopeSettings::round_ramp
+inline constexpr std::string_view kShortFactors = "folder.rope_factors_short";        // RopeSettings::short_factors
+inline constexpr std::string_view kLongFactors = "folder.rope_factors_long";          // RopeSettings::long_factors
 }  // namespace folder_key
 
 // Reads the keys of one architecture: `key` is without the "<architecture>." that GGUF puts before it. Errors:

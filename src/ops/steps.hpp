@@ -226,11 +226,12 @@ struct DeltaOut {
   BufferId in = -1, gate = -1, out = -1;  // [nv*dv], [heads.projected()], [nv*dv]
 };
 
-// logits = softcap(W norm(h)) for the wanted rows only.
+// logits = softcap(scale * (W norm(h) + b)) for the wanted rows only.
 struct Head {
   NormSpec norm;
   WeightRef weight = nullptr;  // [V, H]
   WeightRef bias = nullptr;
+  float scale = 1.0f;
   float softcap = 0.0f;
   BufferId in = -1;
 };

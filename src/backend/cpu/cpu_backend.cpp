@@ -475,6 +475,7 @@ class CpuPrepared final : public backend::Prepared {
     const Columns done = columns_of(m, share);
     for (int i = 0; i < wanted && done.count() > 0; ++i) {
       float* part = logits_.data() + static_cast<std::size_t>(i) * vocabulary + done.begin;
+      if (s.scale != 1.0f) table_.scale(part, s.scale, done.count());
       if (s.softcap != 0.0f) table_.softcap(part, s.softcap, done.count());
       if (!table_.all_finite(part, done.count())) pass_.finite.store(false, std::memory_order_relaxed);
     }

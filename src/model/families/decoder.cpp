@@ -8,10 +8,14 @@
 
 namespace adze::model::family {
 
-Result<Hyperparameters> decoder_config(const ConfigReader& reader, std::span<const std::string_view> known) {
+Result<Hyperparameters> decoder_config(const ConfigReader& reader, std::span<const std::string_view> known,
+                                       ops::NormSpec::Kind norm) {
+  const bool rms = norm == ops::NormSpec::Kind::rms;
   ADZE_TRY_STATUS(refuse_other_settings(reader, known));
   ADZE_TRY(Hyperparameters p, read_sizes(reader));
-  ADZE_TRY(p.norm_epsilon, reader.number("attention.layer_norm_rms_epsilon", {0.0, 1.0}));
+  p.norm = norm;
+  ADZE_TRY(p.norm_epsilon,
+           reader.number(rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", {0.0, 1.0}));
   ADZE_TRY(p.rope, read_rope(reader, p));
   ADZE_TRY(p.attention_biases, reader.flag_or(folder_key::kAttentionBias, false));
   ADZE_TRY(p.feed_forward_biases, reader.flag_or(folder_key::kFeedForwardBias, false));
@@ -145,7 +149,7 @@ DecoderWriter::DecoderWriter(const Hyperparameters& parameters, const Weights& w
 }
 
 ops::NormSpec DecoderWriter::norm_spec(std::string_view weight, int layer) const {
-  return {.weight = w_.get(weight, layer), .epsilon = p_.norm_epsilon};
+  return {.kind = p_.norm, .weight = w_.get(weight, layer), .epsilon = p_.norm_epsilon};
 }
 
 int DecoderWriter::rope_of(const LayerParameters& layer) const {
@@ -210,6 +214,8 @@ void DecoderWriter::attention() {
                           .q_norm = {.weight = q_norm, .epsilon = p_.norm_epsilon},
                           .k_norm = {.weight = k_norm, .epsilon = p_.norm_epsilon},
                           .v_norm = {.epsilon = p_.norm_epsilon},
+                          .position_scale = p_.position_scale,
+                          .position_interval = p_.position_interval,
                           .rope = rope_of(l)};
   const int query = l.heads * l.head_size;
   const bool gated = stacked == nullptr && project.parts.front().weight->rows() == 2 * std::int64_t{query};
@@ -441,6 +447,7 @@ void DecoderWriter::head() {
   const ops::WeightRef output = w_.find("output.weight");
   plan_.add(ops::Head{.norm = norm_spec("output_norm.weight", -1),
                       .weight = output != nullptr ? output : w_.get("token_embd.weight"),
+                      .scale = p_.logit_scale,
                       .softcap = p_.final_softcap,
                       .in = h_});
 }

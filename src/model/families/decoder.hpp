@@ -13,8 +13,9 @@
 
 namespace adze::model::family {
 
-// Sizes, epsilon and rope, which every family reads; refuses all other settings but `known` (refuse_other_settings).
-Result<Hyperparameters> decoder_config(const ConfigReader& reader, std::span<const std::string_view> known = {});
+// Sizes, norms and rope, which every family reads; refuses all other settings but `known` (refuse_other_settings).
+Result<Hyperparameters> decoder_config(const ConfigReader& reader, std::span<const std::string_view> known = {},
+                                       ops::NormSpec::Kind norm = ops::NormSpec::Kind::rms);
 
 // attention.scale, which GGUF files of Gemma 2 and 3 lack: their scores are divided by the square root of the head
 // size, but in the 27B of the family, known by its layers, by that of hidden size / heads. 0: the head size's.

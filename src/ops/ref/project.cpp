@@ -139,7 +139,8 @@ Rows head(const Head& step, const Rows& in) {
   const double cap = static_cast<double>(step.softcap);
   Rows out(in.count, static_cast<int>(step.weight->rows()));
   for_each_product(step.weight, step.bias, normalised, [&](int row, int output, double value) {
-    const double logit = cap != 0.0 ? std::tanh(value / cap) * cap : value;
+    const double scaled = value * static_cast<double>(step.scale);
+    const double logit = cap != 0.0 ? std::tanh(scaled / cap) * cap : scaled;
     out[row][static_cast<std::size_t>(output)] = static_cast<float>(logit);
   });
   return out;
