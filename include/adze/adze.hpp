@@ -28,7 +28,6 @@ enum class KvCacheType : std::uint8_t { automatic, f32, f16, q8_0 };  // automat
 struct RopeOverride {
   std::optional<std::string> scaling{};  // "none", "linear", "yarn", "llama3"
   std::optional<float> frequency_base{};
-  std::optional<float> frequency_scale{};  // 1 / factor
   std::optional<float> scaling_factor{};
   std::optional<std::int64_t> original_context{};
 };

@@ -93,10 +93,13 @@ std::string first_difference(const model::Hyperparameters& a, const model::Hyper
   if (a.vocabulary_size != b.vocabulary_size || a.hidden_size != b.hidden_size ||
       a.context_length != b.context_length || a.layer_input_size != b.layer_input_size)
     return "vocab_size, hidden_size or max_position_embeddings";
-  if (a.norm_epsilon != b.norm_epsilon) return "rms_norm_eps";
-  if (a.attention_scale != b.attention_scale || a.value_norm != b.value_norm) return "the scale of attention";
+  if (a.norm != b.norm || a.norm_epsilon != b.norm_epsilon) return "rms_norm_eps";
+  if (a.attention_scale != b.attention_scale || a.value_norm != b.value_norm || a.position_scale != b.position_scale ||
+      a.position_interval != b.position_interval)
+    return "the scale of attention";
   if (a.attention_softcap != b.attention_softcap || a.final_softcap != b.final_softcap) return "a soft cap";
-  if (a.embedding_scale != b.embedding_scale) return "the scale of embeddings";
+  if (a.embedding_scale != b.embedding_scale || a.logit_scale != b.logit_scale)
+    return "the scale of embeddings, residuals or logits";
   const auto& m = a.mixture;
   const auto& n = b.mixture;
   if (m.experts != n.experts || m.used != n.used || m.width != n.width || m.shared_width != n.shared_width ||

@@ -66,7 +66,7 @@ void set_order(OutTensor& tensor, const TensorRow& row, const model::LayerParame
 
 // What the frequencies of rope are divided by where a GGUF file can only say it pair by pair; empty: nothing. In
 // float32 step by step, as llama.cpp's converter does it, so that the bits are the same.
-std::vector<float> rope_factors(const model::RopeSettings& rope) {
+std::vector<float> rope_frequency_factors(const model::RopeSettings& rope) {
   const bool llama3 = rope.scaling == model::RopeScaling::llama3;
   if (!llama3 && rope.turned_pairs < 0) return {};
   constexpr float kStill = 1e30f;                                 // a pair that does not turn
@@ -112,7 +112,12 @@ void for_each_tensor(const std::vector<TensorRow>& rows, int layers, const Visit
   }
 }
 
-bool is_rope_factors(const TensorRow& row) { return row.gguf == "rope_freqs.weight"; }
+constexpr std::string_view kRopeFactors = "rope_freqs.weight", kShortFactors = "rope_factors_short.weight",
+                           kLongFactors = "rope_factors_long.weight";
+
+bool is_rope_factors(const TensorRow& row) {
+  return row.gguf == kRopeFactors || row.gguf == kShortFactors || row.gguf == kLongFactors;
+}
 
 OutTensor tensor_of(const TensorRow& row, int layer, const Hyperparameters& p) {
   return {.name = model::with_layer(row.gguf, layer),
@@ -120,9 +125,11 @@ OutTensor tensor_of(const TensorRow& row, int layer, const Hyperparameters& p) {
           .vector = row.rows == Dim::none};
 }
 
-// Gives a rope_freqs row its factors; false where the model has none.
-bool set_rope_factors(OutTensor& tensor, const Hyperparameters& meant) {
-  tensor.values = rope_factors(meant.rope);
+// Gives such a row its factors; false where the model has none.
+bool set_rope_factors(OutTensor& tensor, const TensorRow& row, const Hyperparameters& meant) {
+  tensor.values = row.gguf == kShortFactors  ? meant.rope.short_factors
+                  : row.gguf == kLongFactors ? meant.rope.long_factors
+                                             : rope_frequency_factors(meant.rope);
   return !tensor.values.empty();
 }
 
@@ -194,7 +201,7 @@ std::vector<OutTensor> list_tensors(const model::Family& family, const model::We
     if (stands_for_two(row)) return;
     OutTensor tensor = tensor_of(row, layer, meant);
     if (is_rope_factors(row)) {
-      if (set_rope_factors(tensor, meant)) tensors.push_back(std::move(tensor));
+      if (set_rope_factors(tensor, row, meant)) tensors.push_back(std::move(tensor));
       return;
     }
     set_source(tensor, row, layer, weights);
@@ -214,7 +221,7 @@ std::vector<OutTensor> list_tensors(const model::Family& family, const Hyperpara
     OutTensor tensor = tensor_of(row, layer, meant);
     if (tensor.shape.elements() == 0) return;
     const bool there =
-        is_rope_factors(row) ? set_rope_factors(tensor, meant) : model::is_required(row.need, meant, layer);
+        is_rope_factors(row) ? set_rope_factors(tensor, row, meant) : model::is_required(row.need, meant, layer);
     if (there) tensors.push_back(std::move(tensor));
   });
   return tensors;

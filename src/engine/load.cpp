@@ -49,7 +49,6 @@ model::ModelOptions model_options(const LoadOptions& options) {
   };
   return {.rope = {.scaling = options.rope.scaling,
                    .frequency_base = widen(options.rope.frequency_base),
-                   .frequency_scale = widen(options.rope.frequency_scale),
                    .factor = widen(options.rope.scaling_factor),
                    .original_context = options.rope.original_context},
           .context = options.context};

@@ -107,6 +107,17 @@ Result<std::optional<std::int64_t>> JsonObject::integer(std::string_view key) co
   return number;
 }
 
+Result<std::optional<std::vector<double>>> JsonObject::numbers(std::string_view key) const {
+  const Json* value = member(value_->json, key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_array()) return wrong(key, "an array of numbers");
+  std::vector<double> all;
+  for (const Json& item : *value) {
+    if (!item.is_number()) return wrong(key, "an array of numbers");
+    all.push_back(item.get<double>());
+  }
+  return all;
+}
 Result<std::optional<double>> JsonObject::number(std::string_view key) const {
   const Json* value = member(value_->json, key);
   if (value == nullptr) return std::nullopt;

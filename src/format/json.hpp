@@ -32,6 +32,8 @@ class JsonObject {
   Result<std::optional<std::vector<std::string>>> texts(std::string_view key) const;      // an array of strings
   Result<std::optional<std::vector<std::int64_t>>> integers(std::string_view key) const;  // an array, or one number
 
+  Result<std::optional<std::vector<double>>> numbers(std::string_view key) const;  // an array of numbers
+
   // The member as JSON; shortened for messages.
   std::string json(std::string_view key) const;
   std::string shown(std::string_view key) const;

@@ -70,6 +70,21 @@ Result<int> read_head_size(const ConfigReader& reader, int hidden, int heads) {
   return size;
 }
 
+Result<std::vector<float>> read_rope_factors(const ConfigReader& reader, std::string_view key, int pairs) {
+  const format::MetadataValue* value = reader.metadata().find(reader.full(key));
+  if (value == nullptr || value->count != static_cast<std::uint64_t>(pairs)) {
+    return out_of_range(reader.full(key), fmt::format("{} factors", value == nullptr ? 0 : value->count),
+                        fmt::format("one for each of {} pairs", pairs));
+  }
+  ADZE_TRY(auto factors, reader.metadata().get_f32_per_layer(reader.full(key), static_cast<std::size_t>(pairs)));
+  for (const float factor : factors) {
+    if (factor > 0.0f && static_cast<double>(factor) <= limits::kMaxRopeFactor) continue;
+    return out_of_range(reader.full(key), fmt::format("{}", factor),
+                        fmt::format("more than 0, at most {}", limits::kMaxRopeFactor));
+  }
+  return factors;
+}
+
 }  // namespace
 
 std::string ConfigReader::full(std::string_view key) const { return fmt::format("{}.{}", architecture_, key); }
@@ -260,12 +275,16 @@ Result<RopeSettings> read_rope(const ConfigReader& reader, const Hyperparameters
     return fail(ErrorCode::unsupported_feature,
                 fmt::format("{} is '{}', a rope scaling that Adze does not have", reader.full("rope.scaling.type"),
                             format::printable(type)),
-                "Adze has none, linear, llama3 and yarn");
+                "Adze has none, linear, llama3, yarn and longrope");
   }
   rope.scaling = *scaling;
   ADZE_TRY(rope.original_context, reader.integer_or("rope.scaling.original_context_length", parameters.context_length,
                                                     {1, limits::kMaxContext}));
   ADZE_TRY(rope.attention_factor, reader.number_or("rope.scaling.attn_factor", 1.0f, {0.0, 100.0}));
+  if (reader.has(folder_key::kShortFactors)) {
+    ADZE_TRY(rope.short_factors, read_rope_factors(reader, folder_key::kShortFactors, rope.dims / 2));
+    ADZE_TRY(rope.long_factors, read_rope_factors(reader, folder_key::kLongFactors, rope.dims / 2));
+  }
   ADZE_TRY(rope.low_frequency_factor, reader.number_or("rope.scaling.low_freq_factor", 1.0f, {0.0, 1e6}));
   ADZE_TRY(rope.high_frequency_factor, reader.number_or("rope.scaling.high_freq_factor", 4.0f, {0.0, 1e6}));
   if (rope.scaling == RopeScaling::llama3 && rope.high_frequency_factor <= rope.low_frequency_factor) {
@@ -276,7 +295,10 @@ Result<RopeSettings> read_rope(const ConfigReader& reader, const Hyperparameters
   ADZE_TRY(rope.beta_slow, reader.number_or("rope.scaling.yarn_beta_slow", 1.0f, {0.0, 1e6}));
   ADZE_TRY(rope.round_ramp, reader.flag_or(folder_key::kRoundRamp, true));
   ADZE_TRY_STATUS(reader.refuse_unless("rope.scaling.alpha", 0.0, "NTK-aware rope scaling by alpha"));
-  ADZE_TRY_STATUS(reader.refuse_unless("rope.scaling.yarn_log_multiplier", 0.0, "YaRN with a log multiplier"));
+  // transformers' mscale_all_dim; cos and sin are divided by its magnitude (the mscale above it is 1 in GGUF).
+  ADZE_TRY(const float multiplier, reader.number_or("rope.scaling.yarn_log_multiplier", 0.0f, {0.0, 1e3}));
+  if (rope.scaling == RopeScaling::yarn && multiplier > 0.0f)
+    rope.attention_factor /= yarn_magnitude(rope.factor, static_cast<double>(multiplier));
   ADZE_TRY_STATUS(reader.refuse_unless("rope.scaling.yarn_ext_factor", 1.0, "a YaRN extrapolation factor"));
   ADZE_TRY_STATUS(reader.refuse_unless("rope.scaling.yarn_attn_factor", 1.0, "a second YaRN attention factor"));
   return rope;

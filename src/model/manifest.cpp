@@ -71,7 +71,9 @@ Json json_of(const RopeSettings& rope) {
           {"beta_slow", rope.beta_slow},
           {"round_ramp", rope.round_ramp},
           {"turned_pairs", rope.turned_pairs},
-          {"attention_factor", rope.attention_factor}};
+          {"attention_factor", rope.attention_factor},
+          {"short_factors", rope.short_factors},
+          {"long_factors", rope.long_factors}};
 }
 
 Json json_of(const MixtureParameters& mixture) {
@@ -110,10 +112,14 @@ Json constants_of(const Hyperparameters& p) {
             {"layers", p.layer_count()},
             {"predictors", p.predictors},
             {"context_length", p.context_length},
+            {"norm", p.norm == ops::NormSpec::Kind::layer ? "layer" : "rms"},
             {"norm_epsilon", p.norm_epsilon},
             {"attention_scale", p.attention_scale},
             {"attention_softcap", p.attention_softcap},
             {"value_norm", p.value_norm},
+            {"position_scale", p.position_scale},
+            {"position_interval", p.position_interval},
+            {"logit_scale", p.logit_scale},
             {"final_softcap", p.final_softcap},
             {"embedding_scale", p.embedding_scale},
             {"layer_input_size", p.layer_input_size},

@@ -56,6 +56,30 @@ Result<std::int64_t> choose_context(const ModelOptions& options, const Hyperpara
   return context;
 }
 
+// The factors of longrope are tensors in GGUF; from here on they are settings.
+Status take_long_rope(const Weights& weights, RopeSettings& rope) {
+  constexpr const char* kDamaged =
+      "the file is damaged or was made by a broken converter: download or convert it again";
+  std::vector<float> short_factors = weights.values("rope_factors_short.weight");
+  std::vector<float> long_factors = weights.values("rope_factors_long.weight");
+  if (short_factors.empty() != long_factors.empty()) {
+    return fail(ErrorCode::corrupt_file,
+                fmt::format("the tensor rope_factors_{}.weight is missing", short_factors.empty() ? "short" : "long"),
+                kDamaged);
+  }
+  if (!short_factors.empty()) {
+    rope.short_factors = std::move(short_factors);
+    rope.long_factors = std::move(long_factors);
+    rope.scaling = RopeScaling::longrope;  // Phi's files do not say so
+  } else if (rope.scaling == RopeScaling::longrope && rope.short_factors.empty()) {
+    return fail(ErrorCode::corrupt_file,
+                "the model's rope scaling is longrope, but the tensors rope_factors_short.weight and "
+                "rope_factors_long.weight are missing",
+                kDamaged);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Model> Model::load(const std::filesystem::path& path, const ModelOptions& options) {
@@ -82,8 +106,11 @@ Status Model::build(const ModelOptions& options) {
     ADZE_TRY_STATUS(check_manifest_beside({*family_, parameters_, store_}, ManifestCheck::structure));
   }
   ADZE_TRY(predictors_, Weights::bind_predictors(rows, parameters_, store_));
-  ADZE_TRY(parameters_.rope, apply_overrides(parameters_.rope, options.rope));
-  ADZE_TRY(const std::int64_t context, choose_context(options, parameters_, parameters_.rope));
+  RopeSettings& rope = parameters_.rope;
+  ADZE_TRY_STATUS(take_long_rope(weights_, rope));
+  ADZE_TRY(rope, apply_overrides(rope, options.rope));
+  ADZE_TRY(const std::int64_t context, choose_context(options, parameters_, rope));
+  rope.beyond_original = context > rope.original_context;
   ADZE_TRY_STATUS(read_generation_defaults());
 
   PlanBuilder builder;
@@ -104,6 +131,11 @@ Status Model::build(const ModelOptions& options) {
   }
   if (const std::size_t unused = store_.unused().size(); unused > 0) {
     notes_.push_back(fmt::format("{} tensor{} not used", unused, unused == 1 ? "" : "s"));
+  }
+  if (rope.use_factors && rope.beyond_original && !rope.long_factors.empty()) {
+    notes_.push_back(
+        fmt::format("positions turn by the factors for contexts beyond {0}; a context of at most {0} has others",
+                    rope.original_context));
   }
   if (context > parameters_.context_length && !options.rope.any()) {
     notes_.push_back(fmt::format("the context of {} is longer than the {} positions the model was trained for", context,

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::array kScalings{
     std::pair{RopeScaling::none, std::string_view("none")}, std::pair{RopeScaling::linear, std::string_view("linear")},
-    std::pair{RopeScaling::llama3, std::string_view("llama3")}, std::pair{RopeScaling::yarn, std::string_view("yarn")}};
+    std::pair{RopeScaling::llama3, std::string_view("llama3")}, std::pair{RopeScaling::yarn, std::string_view("yarn")},
+    std::pair{RopeScaling::longrope, std::string_view("longrope")}};
 
 double llama3_frequency(double frequency, const RopeSettings& s) {
   const double context = static_cast<double>(s.original_context);
@@ -44,7 +45,8 @@ double yarn_frequency(double frequency, int pair, const RopeSettings& s) {
 
 double scaled_frequency(double frequency, int pair, const RopeSettings& s) {
   switch (s.scaling) {
-    case RopeScaling::none: return frequency;
+    case RopeScaling::none:
+    case RopeScaling::longrope: return frequency;
     case RopeScaling::linear: return frequency / s.factor;
     case RopeScaling::llama3: return llama3_frequency(frequency, s);
     case RopeScaling::yarn: return yarn_frequency(frequency, pair, s);
@@ -59,6 +61,10 @@ Status check_positive(std::string_view setting, double value, double max) {
 }
 
 }  // namespace
+
+double yarn_magnitude(double factor, double multiplier) {
+  return factor <= 1.0 ? 1.0 : 0.1 * multiplier * std::log(factor) + 1.0;
+}
 
 std::string_view rope_scaling_name(RopeScaling scaling) {
   for (const auto& [value, name] : kScalings) {
@@ -92,26 +98,20 @@ Result<RopeSettings> apply_overrides(RopeSettings settings, const RopeOverrides&
     ADZE_TRY_STATUS(check_positive("the rope scaling factor", *overrides.factor, limits::kMaxRopeFactor));
     settings.factor = *overrides.factor;
   }
-  if (overrides.frequency_scale) {
-    ADZE_TRY_STATUS(check_positive("the rope frequency scale", *overrides.frequency_scale, limits::kMaxRopeFactor));
-    const double factor = 1.0 / *overrides.frequency_scale;
-    if (overrides.factor && std::abs(factor - *overrides.factor) > 1e-6 * factor) {
-      return fail(ErrorCode::invalid_argument,
-                  fmt::format("rope frequency scale {} and scaling factor {} disagree: one is 1 / the other",
-                              *overrides.frequency_scale, *overrides.factor),
-                  "give one of them");
-    }
-    settings.factor = factor;
-  }
   if (overrides.scaling) {
     const auto scaling = rope_scaling_from_name(*overrides.scaling);
-    if (!scaling) {
-      return fail(ErrorCode::invalid_argument, fmt::format("'{}' is no rope scaling", *overrides.scaling),
+    if (!scaling || scaling == RopeScaling::longrope) {
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("'{}' is no rope scaling that can be asked for", *overrides.scaling),
                   "use none, linear, llama3 or yarn");
     }
     settings.scaling = *scaling;
     settings.use_factors = !settings.factors_are_scaling;
-  } else if (settings.scaling == RopeScaling::none && (overrides.factor || overrides.frequency_scale)) {
+    settings.attention_factor = 1.0;
+  } else if (settings.scaling == RopeScaling::longrope && overrides.factor) {
+    return fail(ErrorCode::invalid_argument, "the model's rope scaling, longrope, has no single factor to replace",
+                "ask for another rope scaling as well: linear or yarn");
+  } else if (settings.scaling == RopeScaling::none && overrides.factor) {
     settings.scaling = RopeScaling::linear;
   }
   return settings;
@@ -119,6 +119,7 @@ Result<RopeSettings> apply_overrides(RopeSettings settings, const RopeOverrides&
 
 ops::RopeSpec make_rope(const RopeSettings& settings, std::span<const float> factors) {
   const int pairs = settings.dims / 2;
+  if (factors.empty()) factors = settings.beyond_original ? settings.long_factors : settings.short_factors;
   ADZE_CHECK(factors.empty() || factors.size() == static_cast<std::size_t>(pairs), "{} factors for {} pairs",
              factors.size(), pairs);
   ops::RopeSpec spec;
@@ -132,8 +133,7 @@ ops::RopeSpec make_rope(const RopeSettings& settings, std::span<const float> fac
     spec.inverse_frequency.push_back(static_cast<float>(scaled_frequency(plain, i, settings) / factor));
   }
   double magnitude = settings.attention_factor;
-  if (settings.scaling == RopeScaling::yarn && settings.factor > 1.0)
-    magnitude *= 0.1 * std::log(settings.factor) + 1.0;
+  if (settings.scaling == RopeScaling::yarn) magnitude *= yarn_magnitude(settings.factor);
   spec.magnitude = static_cast<float>(magnitude);
   return spec;
 }

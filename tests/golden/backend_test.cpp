@@ -33,9 +33,10 @@ auto dense_rows() {
   return testing::Values(
       OracleRow{"gemma2", "BF16", Noise::sensitive}, OracleRow{"gemma3-text", "BF16", Noise::sensitive},
       OracleRow{"gemma3-text", "Q8_0", Noise::sensitive}, OracleRow{"gemma4-e2b", "BF16", Noise::sensitive},
-      OracleRow{"gemma4-moe", "BF16", Noise::routed}, OracleRow{"olmo2", "BF16"}, OracleRow{"phi3", "Q8_0"},
-      OracleRow{"qwen2-bias", "BF16"}, OracleRow{"qwen3-dense", "BF16"}, OracleRow{"qwen3-dense", "Q4_0"},
-      OracleRow{"qwen3-dense", "Q8_0"}, OracleRow{"smollm3-nope", "Q8_0"});
+      OracleRow{"gemma4-moe", "BF16", Noise::routed}, OracleRow{"ministral3", "BF16"}, OracleRow{"olmo2", "BF16"},
+      OracleRow{"phi3-longrope", "BF16"}, OracleRow{"phi3", "Q8_0"}, OracleRow{"qwen2-bias", "BF16"},
+      OracleRow{"qwen3-dense", "BF16"}, OracleRow{"qwen3-dense", "Q4_0"}, OracleRow{"qwen3-dense", "Q8_0"},
+      OracleRow{"smollm3-nope", "Q8_0"});
 }
 
 auto mixture_rows() {
@@ -75,8 +76,8 @@ class Accuracy : public OracleTest {};
 
 TEST_P(Accuracy, Float32ActivationsEqualTheOracle) {
   const Oracle oracle(GetParam().model);
-  const OracleModel loaded = load_oracle(oracle, GetParam().type);
   for (const char* prompt : kPrompts) {
+    const OracleModel loaded = load_oracle(oracle, GetParam().type, prompt);
     Runner runner(loaded.model->plan(), one_sequence(Compute::f32));
     const std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
     const double error = rel_rms(logits, oracle.last_logits(GetParam().type, prompt));
@@ -87,10 +88,10 @@ TEST_P(Accuracy, Float32ActivationsEqualTheOracle) {
 
 TEST_P(Accuracy, AutomaticComputeIsWithinTheTypesTolerance) {
   const Oracle oracle(GetParam().model);
-  const OracleModel loaded = load_oracle(oracle, GetParam().type);
   const bool each = GetParam().noise == Noise::dense || is_float(GetParam().type);
   std::vector<double> errors;
   for (const char* prompt : kPrompts) {
+    const OracleModel loaded = load_oracle(oracle, GetParam().type, prompt);
     Runner runner(loaded.model->plan(), one_sequence(Compute::automatic, backend::KvType::f32));
     const std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
     errors.push_back(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)));
@@ -114,10 +115,10 @@ TEST_P(Accuracy, AutomaticComputeIsWithinTheTypesTolerance) {
 // expert in 18 of 2,400 places and end at 0.028, while prompts that flip none near their end stay under 0.0025.
 TEST_P(Accuracy, HalfAndByteKvCostLittle) {
   const Oracle oracle(GetParam().model);
-  const OracleModel loaded = load_oracle(oracle, GetParam().type);
   for (const auto& [kv, tolerance] : {std::pair{backend::KvType::f16, 0.01}, {backend::KvType::q8_0, 0.1}}) {
     std::vector<double> errors;
     for (const char* prompt : kPrompts) {
+      const OracleModel loaded = load_oracle(oracle, GetParam().type, prompt);
       Runner runner(loaded.model->plan(), one_sequence(Compute::f32, kv));
       const std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
       errors.push_back(rel_rms(logits, oracle.last_logits(GetParam().type, prompt)));
@@ -137,9 +138,9 @@ TEST_P(Accuracy, HalfAndByteKvCostLittle) {
 // nothing: comparing stops there.
 TEST_P(Accuracy, GreedyTextEqualsTheOracle) {
   const Oracle oracle(GetParam().model);
-  const OracleModel loaded = load_oracle(oracle, GetParam().type);
   for (const char* prompt : {"p7", "p70"}) {
     const GreedyText expected = oracle.greedy(GetParam().type, prompt);
+    const OracleModel loaded = load_oracle(oracle, GetParam().type, prompt);
     Runner runner(loaded.model->plan(), one_sequence(Compute::f32));
     std::vector<float> logits = runner.prompt(oracle.prompt(prompt), 1, 600);
     for (std::size_t step = 0; step < expected.tokens.size(); ++step) {
@@ -155,7 +156,8 @@ TEST_P(Accuracy, GreedyTextEqualsTheOracle) {
 
 auto folder_rows() {
   return testing::Values(OracleRow{"gemma3-text", "HF", Noise::sensitive}, OracleRow{"llama-attnbias", "HF"},
-                         OracleRow{"llama-gqa-rope3", "HF"}, OracleRow{"mistral-swa", "HF"}, OracleRow{"olmo2", "HF"},
+                         OracleRow{"llama-gqa-rope3", "HF"}, OracleRow{"mistral-swa", "HF"},
+                         OracleRow{"ministral3", "HF"}, OracleRow{"olmo2", "HF"}, OracleRow{"phi3-longrope", "HF"},
                          OracleRow{"qwen3-dense", "HF"}, OracleRow{"qwen3_5-kvdiff", "HF"},
                          OracleRow{"qwen3_5-dense", "HF_VLM"}, OracleRow{"gemma4-e2b", "HF_VLM", Noise::sensitive},
                          OracleRow{"qwen3-moe", "HF", Noise::routed}, OracleRow{"qwen3-next", "HF", Noise::routed},

@@ -193,8 +193,7 @@ INSTANTIATE_TEST_SUITE_P(Llama, UnsupportedSetting,
                                          Unsupported{"llama.final_logit_softcapping", "soft-capped"},
                                          Unsupported{"llama.logit_scale", "scaled logits"},
                                          Unsupported{"llama.residual_scale", "scaled residuals"},
-                                         Unsupported{"llama.embedding_scale", "scaled embeddings"},
-                                         Unsupported{"llama.rope.scaling.yarn_log_multiplier", "YaRN"}));
+                                         Unsupported{"llama.embedding_scale", "scaled embeddings"}));
 
 TEST(ModelFile, NeutralValuesOfUnsupportedSettingsAreFine) {
   EXPECT_EQ(loaded_logits(grouped_heads()), loaded_logits(grouped_heads()
@@ -205,9 +204,9 @@ TEST(ModelFile, NeutralValuesOfUnsupportedSettingsAreFine) {
 }
 
 TEST(ModelFile, AnUnknownRopeScalingIsRefusedByName) {
-  const Error error = refusal(grouped_heads().set_string("llama.rope.scaling.type", "longrope"));
+  const Error error = refusal(grouped_heads().set_string("llama.rope.scaling.type", "dynamic"));
   EXPECT_EQ(error.code, ErrorCode::unsupported_feature);
-  EXPECT_THAT(error.message, AllOf(HasSubstr("llama.rope.scaling.type"), HasSubstr("longrope")));
+  EXPECT_THAT(error.message, AllOf(HasSubstr("llama.rope.scaling.type"), HasSubstr("dynamic")));
 }
 
 TEST(ModelFile, SizesMayBeGivenPerLayer) {

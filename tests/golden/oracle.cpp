@@ -101,6 +101,7 @@ Oracle::Oracle(const std::filesystem::path& folder)
   for (const auto& [name, prompt] : json.at("prompts").items()) {
     prompts_[name] = prompt.at("ids").get<std::vector<std::int32_t>>();
   }
+  if (json.contains("contexts")) json.at("contexts").get_to(contexts_);
   for (const auto& [prompt, text] : json.at("greedy").items()) greedy_[prompt] = greedy_text(text);
   if (exists(folder_ / "expected-quant.safetensors")) {
     quantised_ = SafetensorsFixture::open(folder_ / "expected-quant.safetensors");
@@ -144,6 +145,11 @@ std::unique_ptr<ModelFolder> Oracle::write_folder() const {
   }
   folder->write_weights("model.safetensors", folder_tensors(*gguf));
   return folder;
+}
+
+std::int64_t Oracle::context(const std::string& prompt) const {
+  const auto found = contexts_.find(prompt);
+  return found == contexts_.end() ? 0 : found->second;
 }
 
 // Without numbers for quantised weights, the file's weights are the model's own (gpt-oss was made in MXFP4).
@@ -297,6 +303,12 @@ OracleModel load_oracle(const Oracle& oracle, std::string_view type, const model
   if (!result) throw std::runtime_error(result.error().message);
   loaded.model.emplace(std::move(*result));
   return loaded;
+}
+
+OracleModel load_oracle(const Oracle& oracle, std::string_view type, const char* prompt) {
+  model::ModelOptions options;
+  options.context = oracle.context(prompt);
+  return load_oracle(oracle, type, options);
 }
 
 }  // namespace adze::test

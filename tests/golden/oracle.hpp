@@ -65,6 +65,8 @@ class Oracle {
   std::vector<std::int32_t> prompt(const std::string& name) const { return prompts_.at(name); }
   // That folder where the oracle ships no weights for it: written from the GGUF file of the same weights.
   std::unique_ptr<ModelFolder> write_folder() const;
+  // The context to load the model for, so that it computes this prompt as the oracle did; 0: any.
+  std::int64_t context(const std::string& prompt) const;
   // Last logits: of the unquantised model for F32, BF16 and HF, else of the dequantised weights.
   std::vector<float> last_logits(std::string_view type, std::string_view prompt) const;
   // With the inputs of matrix products rounded to int8; nothing where the folder has none, or where its rounding ties
@@ -79,6 +81,7 @@ class Oracle {
 
   std::filesystem::path folder_;
   std::map<std::string, std::vector<std::int32_t>> prompts_;
+  std::map<std::string, std::int64_t> contexts_;
   std::map<std::string, GreedyText> greedy_;  // "type.prompt"; float types without "type."
   std::map<std::string, double> int8_deviation_;
   SafetensorsFixture expected_;
@@ -145,5 +148,6 @@ struct OracleModel {
   std::optional<model::Model> model;
 };
 OracleModel load_oracle(const Oracle& oracle, std::string_view type, const model::ModelOptions& options = {});
+OracleModel load_oracle(const Oracle& oracle, std::string_view type, const char* prompt);  // for a prompt's context
 
 }  // namespace adze::test

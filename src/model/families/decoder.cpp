@@ -34,6 +34,8 @@ std::vector<TensorRow> stem_tensors() {
       {"output_norm.weight", "model.norm.weight", Dim::none, Dim::hidden},
       {"output.weight", "lm_head.weight", Dim::vocabulary, Dim::hidden, Need::unless_tied},
       {"rope_freqs.weight", "", Dim::none, Dim::rope_pairs, Need::optional},
+      {"rope_factors_short.weight", "", Dim::none, Dim::rope_pairs, Need::optional},
+      {"rope_factors_long.weight", "", Dim::none, Dim::rope_pairs, Need::optional},
   };
 }
 

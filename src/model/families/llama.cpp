@@ -40,6 +40,8 @@ std::vector<TensorRow> tensors(const Hyperparameters&) {
       {"output_norm.weight", "model.norm.weight", Dim::none, hidden},
       {"output.weight", "lm_head.weight", vocabulary, hidden, unless_tied},
       {"rope_freqs.weight", "", Dim::none, rope_pairs, optional},
+      {"rope_factors_short.weight", "", Dim::none, rope_pairs, optional},
+      {"rope_factors_long.weight", "", Dim::none, rope_pairs, optional},
       {"blk.*.attn_norm.weight", "model.layers.*.input_layernorm.weight", Dim::none, hidden},
       {"blk.*.attn_q.weight", "model.layers.*.self_attn.q_proj.weight", query, hidden, required, interleave_query},
       {"blk.*.attn_q.bias", "model.layers.*.self_attn.q_proj.bias", Dim::none, query, if_attention_biased,

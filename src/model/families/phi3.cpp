@@ -3,8 +3,7 @@
 //   [q | k | v]  = W_qkv rms(h; attn_norm)
 //   [gate | up]  = W_up rms(h; ffn_norm)
 //
-// Pairs are (i, i + dims / 2). The long-context rotation of the 128k models (two sets of factors, chosen by length) is
-// not here: they are refused by the names of its tensors.
+// Pairs are (i, i + dims / 2). The 128k models turn them by one of two sets of factors: longrope, see model/rope.hpp.
 #include <array>
 
 #include "base/limits.hpp"
@@ -38,7 +37,7 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 
 constexpr std::array<std::string_view, 1> kArchitectures{"phi3"};
 
-// original_max_position_embeddings matters to the rope scaling "longrope" only, which is refused.
+// original_max_position_embeddings is read with the rope.
 constexpr ImportRow kRows[] = {integer_row("sliding_window", "attention.sliding_window"),
                                number_row("rms_norm_eps", "attention.layer_norm_rms_epsilon", "1e-5"),
                                ignored_row("original_max_position_embeddings"),
@@ -51,7 +50,7 @@ constexpr std::array kImports{FamilyImport{.model_types = kModelTypes, .architec
 extern const Family kPhi3;
 const Family kPhi3{.name = "phi3",
                    .architectures = kArchitectures,
-                   .summary = "Phi-3 to Phi-4, dense, short context",
+                   .summary = "Phi-3 to Phi-4, dense",
                    .config = config,
                    .tensors = tensors,
                    .forward = forward,

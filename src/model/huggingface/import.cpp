@@ -196,6 +196,11 @@ void ConfigImport::write_integer(std::string_view target, std::int64_t value, st
 void ConfigImport::write_number(std::string_view target, double value, std::string_view source) {
   out_.add_f32(note(target, source), static_cast<float>(value));
 }
+void ConfigImport::write_numbers(std::string_view target, std::span<const double> values, std::string_view source) {
+  std::vector<float> narrow;
+  for (const double value : values) narrow.push_back(static_cast<float>(value));
+  out_.add_f32s(note(target, source), narrow);
+}
 void ConfigImport::write_boolean(std::string_view target, bool value, std::string_view source) {
   out_.add_bool(note(target, source), value);
 }

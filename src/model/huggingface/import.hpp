@@ -96,6 +96,7 @@ class ConfigImport {
   void write_integers(std::string_view target, std::span<const std::int64_t> values, std::string_view source);
   void write_integer(std::string_view target, std::int64_t value, std::string_view source);
   void write_number(std::string_view target, double value, std::string_view source);
+  void write_numbers(std::string_view target, std::span<const double> values, std::string_view source);
   void write_boolean(std::string_view target, bool value, std::string_view source);
   void write_text(std::string_view target, std::string_view value, std::string_view source);
   void write_booleans(std::string_view target, const std::vector<bool>& values, std::string_view source);
@@ -143,8 +144,11 @@ Status check_layer_types(ConfigImport& import, bool (*slides)(std::size_t layer)
 Status import_query_scale(ConfigImport& import);
 // Rope: rope_theta, rope_scaling, rope_parameters, partial_rotary_factor -> rope.*
 Status import_rope(ConfigImport& import);
+// The same; `known`: members of rope_parameters that the family reads itself.
+Status import_rope(ConfigImport& import, std::span<const std::string_view> known);
 // One object of theirs (null: none) to keys that end in `suffix`.
 Status import_rope_object(ConfigImport& import, const format::JsonObject* rope, std::optional<double> theta,
-                          std::string_view source, std::string_view suffix);
+                          std::string_view source, std::string_view suffix,
+                          std::span<const std::string_view> known = {});
 
 }  // namespace adze::model
