@@ -7,6 +7,7 @@ namespace adze::model {
 
 namespace family {
 // families/<name>.cpp
+extern const Family kCohere2;
 extern const Family kGemma2;
 extern const Family kGemma3;
 extern const Family kGemma4;
@@ -27,10 +28,10 @@ extern const Family kSmolLm3;
 
 namespace {
 constexpr std::array kFamilies{
-    &family::kGemma2,    &family::kGemma3,   &family::kGemma4,     &family::kGptOss,
-    &family::kGranite,   &family::kLlama,    &family::kMinistral3, &family::kOlmo2,
-    &family::kPhi3,      &family::kQwen2,    &family::kQwen3,      &family::kQwen35,
-    &family::kQwen35Moe, &family::kQwen3Moe, &family::kQwen3Next,  &family::kSmolLm3,
+    &family::kCohere2,   &family::kGemma2,  &family::kGemma3,     &family::kGemma4,    &family::kGptOss,
+    &family::kGranite,   &family::kLlama,   &family::kMinistral3, &family::kOlmo2,     &family::kPhi3,
+    &family::kQwen2,     &family::kQwen3,   &family::kQwen35,     &family::kQwen35Moe, &family::kQwen3Moe,
+    &family::kQwen3Next, &family::kSmolLm3,
 };
 }  // namespace
 

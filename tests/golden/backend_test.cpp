@@ -33,10 +33,10 @@ auto dense_rows() {
   return testing::Values(
       OracleRow{"gemma2", "BF16", Noise::sensitive}, OracleRow{"gemma3-text", "BF16", Noise::sensitive},
       OracleRow{"gemma3-text", "Q8_0", Noise::sensitive}, OracleRow{"gemma4-e2b", "BF16", Noise::sensitive},
-      OracleRow{"gemma4-moe", "BF16", Noise::routed}, OracleRow{"granite", "BF16"}, OracleRow{"ministral3", "BF16"},
-      OracleRow{"olmo2", "BF16"}, OracleRow{"phi3-longrope", "BF16"}, OracleRow{"phi3", "Q8_0"},
-      OracleRow{"qwen2-bias", "BF16"}, OracleRow{"qwen3-dense", "BF16"}, OracleRow{"qwen3-dense", "Q4_0"},
-      OracleRow{"qwen3-dense", "Q8_0"}, OracleRow{"smollm3-nope", "Q8_0"});
+      OracleRow{"gemma4-moe", "BF16", Noise::routed}, OracleRow{"granite", "BF16"}, OracleRow{"cohere2", "BF16"},
+      OracleRow{"ministral3", "BF16"}, OracleRow{"olmo2", "BF16"}, OracleRow{"phi3-longrope", "BF16"},
+      OracleRow{"phi3", "Q8_0"}, OracleRow{"qwen2-bias", "BF16"}, OracleRow{"qwen3-dense", "BF16"},
+      OracleRow{"qwen3-dense", "Q4_0"}, OracleRow{"qwen3-dense", "Q8_0"}, OracleRow{"smollm3-nope", "Q8_0"});
 }
 
 auto mixture_rows() {
@@ -156,10 +156,11 @@ TEST_P(Accuracy, GreedyTextEqualsTheOracle) {
 
 auto folder_rows() {
   return testing::Values(OracleRow{"gemma3-text", "HF", Noise::sensitive}, OracleRow{"llama-attnbias", "HF"},
-                         OracleRow{"llama-gqa-rope3", "HF"}, OracleRow{"mistral-swa", "HF"}, OracleRow{"granite", "HF"},
-                         OracleRow{"ministral3", "HF"}, OracleRow{"olmo2", "HF"}, OracleRow{"phi3-longrope", "HF"},
-                         OracleRow{"qwen3-dense", "HF"}, OracleRow{"qwen3_5-kvdiff", "HF"},
-                         OracleRow{"qwen3_5-dense", "HF_VLM"}, OracleRow{"gemma4-e2b", "HF_VLM", Noise::sensitive},
+                         OracleRow{"llama-gqa-rope3", "HF"}, OracleRow{"mistral-swa", "HF"}, OracleRow{"cohere2", "HF"},
+                         OracleRow{"granite", "HF"}, OracleRow{"ministral3", "HF"}, OracleRow{"olmo2", "HF"},
+                         OracleRow{"phi3-longrope", "HF"}, OracleRow{"qwen3-dense", "HF"},
+                         OracleRow{"qwen3_5-kvdiff", "HF"}, OracleRow{"qwen3_5-dense", "HF_VLM"},
+                         OracleRow{"gemma4-e2b", "HF_VLM", Noise::sensitive},
                          OracleRow{"qwen3-moe", "HF", Noise::routed}, OracleRow{"qwen3-next", "HF", Noise::routed},
                          OracleRow{"qwen3_5-moe", "HF", Noise::routed}, OracleRow{"gemma4-moe", "HF", Noise::routed},
                          OracleRow{"gpt-oss", "HF", Noise::routed}, OracleRow{"gpt-oss", "HF_MXFP4", Noise::routed});

@@ -274,9 +274,10 @@ TEST_P(FolderOfFamily, EqualsTheGguf) {
 INSTANTIATE_TEST_SUITE_P(Dense, FolderOfFamily,
                          testing::Values(OracleRow{"gemma2", "BF16"}, OracleRow{"gemma3-text", "BF16"},
                                          OracleRow{"llama-tied-mqa-hd24", "Q8_0"}, OracleRow{"granite", "BF16"},
-                                         OracleRow{"ministral3", "BF16"}, OracleRow{"olmo2", "BF16"},
-                                         OracleRow{"phi3", "Q8_0"}, OracleRow{"qwen2-bias", "BF16"},
-                                         OracleRow{"qwen3-dense", "BF16"}, OracleRow{"smollm3-nope", "Q8_0"}),
+                                         OracleRow{"cohere2", "BF16"}, OracleRow{"ministral3", "BF16"},
+                                         OracleRow{"olmo2", "BF16"}, OracleRow{"phi3", "Q8_0"},
+                                         OracleRow{"qwen2-bias", "BF16"}, OracleRow{"qwen3-dense", "BF16"},
+                                         OracleRow{"smollm3-nope", "Q8_0"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 
 // --- what is refused ------------------------------------------------------------------------------------------------

@@ -44,11 +44,11 @@ INSTANTIATE_TEST_SUITE_P(Dense, Reference,
                          testing::Values(OracleRow{"gemma2", "BF16"}, OracleRow{"gemma3-text", "BF16"},
                                          OracleRow{"gemma3-text", "Q8_0"}, OracleRow{"gemma4-e2b", "BF16"},
                                          OracleRow{"gemma4-moe", "BF16"}, OracleRow{"granite", "BF16"},
-                                         OracleRow{"ministral3", "BF16"}, OracleRow{"olmo2", "BF16"},
-                                         OracleRow{"phi3-longrope", "BF16"}, OracleRow{"phi3", "Q8_0"},
-                                         OracleRow{"qwen2-bias", "BF16"}, OracleRow{"qwen3-dense", "BF16"},
-                                         OracleRow{"qwen3-dense", "Q4_0"}, OracleRow{"qwen3-dense", "Q8_0"},
-                                         OracleRow{"smollm3-nope", "Q8_0"}),
+                                         OracleRow{"cohere2", "BF16"}, OracleRow{"ministral3", "BF16"},
+                                         OracleRow{"olmo2", "BF16"}, OracleRow{"phi3-longrope", "BF16"},
+                                         OracleRow{"phi3", "Q8_0"}, OracleRow{"qwen2-bias", "BF16"},
+                                         OracleRow{"qwen3-dense", "BF16"}, OracleRow{"qwen3-dense", "Q4_0"},
+                                         OracleRow{"qwen3-dense", "Q8_0"}, OracleRow{"smollm3-nope", "Q8_0"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 
 INSTANTIATE_TEST_SUITE_P(Mixture, Reference,
@@ -57,17 +57,16 @@ INSTANTIATE_TEST_SUITE_P(Mixture, Reference,
                          [](const auto& row) { return oracle_row_name(row.param); });
 
 // Float weights as safetensors: what GGUF's converter changes (permuted rows, rope factors) must not be missing.
-INSTANTIATE_TEST_SUITE_P(Folders, Reference,
-                         testing::Values(OracleRow{"gemma3-text", "HF"}, OracleRow{"llama-attnbias", "HF"},
-                                         OracleRow{"llama-gqa-rope3", "HF"}, OracleRow{"mistral-swa", "HF"},
-                                         OracleRow{"granite", "HF"}, OracleRow{"ministral3", "HF"},
-                                         OracleRow{"olmo2", "HF"}, OracleRow{"phi3-longrope", "HF"},
-                                         OracleRow{"qwen3-dense", "HF"}, OracleRow{"qwen3_5-kvdiff", "HF"},
-                                         OracleRow{"qwen3_5-dense", "HF_VLM"}, OracleRow{"gemma4-e2b", "HF_VLM"},
-                                         OracleRow{"qwen3-moe", "HF"}, OracleRow{"qwen3-next", "HF"},
-                                         OracleRow{"qwen3_5-moe", "HF"}, OracleRow{"gemma4-moe", "HF"},
-                                         OracleRow{"gpt-oss", "HF"}, OracleRow{"gpt-oss", "HF_MXFP4"}),
-                         [](const auto& row) { return oracle_row_name(row.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Folders, Reference,
+    testing::Values(OracleRow{"gemma3-text", "HF"}, OracleRow{"llama-attnbias", "HF"},
+                    OracleRow{"llama-gqa-rope3", "HF"}, OracleRow{"mistral-swa", "HF"}, OracleRow{"granite", "HF"},
+                    OracleRow{"cohere2", "HF"}, OracleRow{"ministral3", "HF"}, OracleRow{"olmo2", "HF"},
+                    OracleRow{"phi3-longrope", "HF"}, OracleRow{"qwen3-dense", "HF"}, OracleRow{"qwen3_5-kvdiff", "HF"},
+                    OracleRow{"qwen3_5-dense", "HF_VLM"}, OracleRow{"gemma4-e2b", "HF_VLM"},
+                    OracleRow{"qwen3-moe", "HF"}, OracleRow{"qwen3-next", "HF"}, OracleRow{"qwen3_5-moe", "HF"},
+                    OracleRow{"gemma4-moe", "HF"}, OracleRow{"gpt-oss", "HF"}, OracleRow{"gpt-oss", "HF_MXFP4"}),
+    [](const auto& row) { return oracle_row_name(row.param); });
 
 // The same weights under other rotations, against llama.cpp's float32 logits (the README says how they were made).
 struct RopeCase {
@@ -174,9 +173,10 @@ TEST_P(ReferenceLayers, EveryLayerEqualsTheOracle) {
 
 INSTANTIATE_TEST_SUITE_P(Dense, ReferenceLayers,
                          testing::Values(OracleRow{"gemma2", "BF16"}, OracleRow{"gemma3-text", "BF16"},
-                                         OracleRow{"gemma4-e2b", "BF16"}, OracleRow{"ministral3", "BF16"},
-                                         OracleRow{"olmo2", "BF16"}, OracleRow{"phi3-longrope", "BF16"},
-                                         OracleRow{"qwen2-bias", "BF16"}, OracleRow{"qwen3-dense", "BF16"}),
+                                         OracleRow{"gemma4-e2b", "BF16"}, OracleRow{"cohere2", "BF16"},
+                                         OracleRow{"ministral3", "BF16"}, OracleRow{"olmo2", "BF16"},
+                                         OracleRow{"phi3-longrope", "BF16"}, OracleRow{"qwen2-bias", "BF16"},
+                                         OracleRow{"qwen3-dense", "BF16"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Mixture, ReferenceLayers,
                          testing::Values(OracleRow{"qwen3-moe", "BF16"}, OracleRow{"gpt-oss", "MXFP4"},
