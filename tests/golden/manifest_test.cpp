@@ -85,8 +85,8 @@ TEST_F(Manifest, NamesWhatDisagrees) {
 }
 
 TEST_F(Manifest, FailsClosedOnUnknownAndMissingFields) {
-  Error error = refusal(with(R"("hidden_size": 64)", R"("hidden_size": 64, "logit_scale": 2)"));
-  EXPECT_THAT(error.message, HasSubstr(R"(the field "constants.logit_scale" is none that version 1.0 has)"));
+  Error error = refusal(with(R"("hidden_size": 64)", R"("hidden_size": 64, "logit_offset": 2)"));
+  EXPECT_THAT(error.message, HasSubstr(R"(the field "constants.logit_offset" is none that version 1.0 has)"));
   error = refusal(with(R"("schema")", R"("surprise": {}, "schema")"));
   EXPECT_THAT(error.message, HasSubstr(R"(the field "surprise")"));
   error = refusal(with(R"("context_length": 2048,)", ""));
