@@ -61,6 +61,7 @@ auto mlx_rows() {
 bool is_float(std::string_view type) {
   return type == "F32" || (type.starts_with("HF") && type != "HF_MXFP4") || type.ends_with("BF16");
 }
+
 // Sanitizers make the portable kernels hundreds of times slower, and look for errors that the first rows show already.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kInstructionSetRows = 9;
