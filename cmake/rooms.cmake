@@ -16,22 +16,32 @@ function(adze_room name)
   endif()
 endfunction()
 
-# adze_test(NAME SOURCES files LIBS libs [LABEL label]): a GoogleTest binary known to CTest, one CTest entry per binary.
+# adze_test(NAME SOURCES files LIBS libs [LABEL label] [SHARDS n]): a GoogleTest binary known to CTest as one entry, or as n
+# that run its tests in turn and can run at the same time.
 # Tests find the repository's fixtures through ADZE_TEST_DATA, a compile-time path to tests/data.
 function(adze_test name)
   if(NOT ADZE_TESTS)
     return()
   endif()
-  cmake_parse_arguments(T "" "LABEL" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(T "" "LABEL;SHARDS" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${T_SOURCES})
   target_link_libraries(${name} PRIVATE ${T_LIBS} GTest::gmock_main)
   # What runs long is in the rooms; optimising the assertions around it costs a third of a test's compile time.
   target_compile_options(${name} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O1>)
   target_compile_definitions(${name} PRIVATE ADZE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
-  add_test(NAME ${name} COMMAND ${name})
-  if(T_LABEL)
-    set_tests_properties(${name} PROPERTIES LABELS ${T_LABEL})
+  if(NOT T_SHARDS)
+    set(T_SHARDS 1)
   endif()
+  foreach(shard RANGE 1 ${T_SHARDS})
+    set(entry ${name})
+    if(shard GREATER 1)
+      set(entry ${name}_${shard})
+    endif()
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${entry} COMMAND ${name})
+    set_tests_properties(${entry} PROPERTIES
+      LABELS "${T_LABEL}" ENVIRONMENT "GTEST_TOTAL_SHARDS=${T_SHARDS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()
 
 # adze_fuzz(NAME SOURCES files LIBS libs): a libFuzzer binary when ADZE_FUZZ is on; the target `fuzzers` builds them all.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/batch_check.hpp"
 #include "backend/cpu/cpu_attention.hpp"
 #include "backend/cpu/cpu_delta_net.hpp"
 #include "backend/cpu/cpu_experts.hpp"
@@ -69,7 +70,7 @@ class CpuPrepared final : public backend::Prepared {
   void observe(backend::StepObserver* observer) override { observer_ = observer; }
 
   Status run(const backend::Batch& batch) override {
-    ADZE_TRY_STATUS(check(batch));
+    ADZE_TRY_STATUS(backend::check_batch(batch, plan_, options_.max_batch_rows, kv_.pages()));
     ADZE_TRY_STATUS(move_states(batch));
     pass_.batch = &batch;
     pass_.rows = static_cast<int>(batch.rows.size());
@@ -107,36 +108,6 @@ class CpuPrepared final : public backend::Prepared {
   }
 
  private:
-  Status check(const backend::Batch& batch) const {
-    if (batch.rows.size() > static_cast<std::size_t>(options_.max_batch_rows)) {
-      return fail(ErrorCode::invalid_argument, fmt::format("{} rows in a batch, at most {} are prepared for",
-                                                           batch.rows.size(), options_.max_batch_rows));
-    }
-    for (const backend::Row& row : batch.rows) {
-      if (row.token < 0 || row.token >= plan_.vocabulary_size) {
-        return fail(ErrorCode::invalid_argument,
-                    fmt::format("token id {} is not in the vocabulary (0..{})", row.token, plan_.vocabulary_size - 1));
-      }
-      if (row.sequence < 0 || static_cast<std::size_t>(row.sequence) >= batch.sequences.size()) {
-        return fail(ErrorCode::invalid_argument,
-                    fmt::format("row of sequence {}, the batch has {}", row.sequence, batch.sequences.size()));
-      }
-      const auto pages = batch.sequences[static_cast<std::size_t>(row.sequence)].pages;
-      if (row.position < 0 || row.position >= plan_.context_length ||
-          static_cast<std::size_t>(row.position / kPageTokens) >= pages.size()) {
-        return fail(ErrorCode::invalid_argument,
-                    fmt::format("position {} lies outside the sequence's {} pages or the context of {}", row.position,
-                                pages.size(), plan_.context_length));
-      }
-      for (const std::int32_t page : pages) {
-        if (page < 0 || page >= kv_.pages()) {
-          return fail(ErrorCode::invalid_argument, fmt::format("page {} is not one of {}", page, kv_.pages()));
-        }
-      }
-    }
-    return {};
-  }
-
   // Checks that every sequence with rows goes on where its slot stands, then notes where it will stand.
   Status move_states(const backend::Batch& batch) {
     if (states_.empty()) return {};
