@@ -33,7 +33,8 @@ Result<FolderConversion> plan_conversion(const std::filesystem::path& folder, co
   auto writer = std::make_unique<format::GgufWriter>();
   add_metadata(model->metadata(), meant, *writer);
   ADZE_TRY(const model::Hyperparameters read, read_back(*writer, model->family(), meant));
-  ADZE_TRY_STATUS(add_vocabulary(vocabulary, meant.vocabulary_size, meant.architecture, *writer));
+  ADZE_TRY(const std::vector<std::string> nameless,
+           add_vocabulary(vocabulary, meant.vocabulary_size, meant.architecture, *writer));
   // What has been read is given back at once: a folder larger than memory must not push out everything else.
   const Maker make = [threads = options.threads, &store = model->weights()](const OutTensor& tensor, tensor::DType type,
                                                                             const format::TensorSink& sink) -> Status {
@@ -44,7 +45,14 @@ Result<FolderConversion> plan_conversion(const std::filesystem::path& folder, co
   ADZE_TRY(PlannedFile file,
            PlannedFile::plan(std::move(writer), list_tensors(model->family(), model->named_weights(), meant, read),
                              options, make));
-  return FolderConversion{std::move(model), std::move(file)};
+  std::vector<std::string> notes;
+  if (!nameless.empty()) {
+    notes.push_back(
+        fmt::format("a GGUF file names three tokens that end an answer; this one does not say that {} {} too",
+                    fmt::join(nameless, ", "), nameless.size() == 1 ? "does" : "do"));
+  }
+  if (!model->predictors().all().empty()) notes.emplace_back("the block that predicts further tokens is not written");
+  return FolderConversion{std::move(model), std::move(file), std::move(notes)};
 }
 
 }  // namespace adze::convert

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "convert/planned_file.hpp"
@@ -14,6 +16,7 @@ namespace adze::convert {
 struct FolderConversion {
   std::unique_ptr<const model::Model> model;  // what the file is made of; its notes are for people
   PlannedFile file;
+  std::vector<std::string> notes{};  // what the file cannot say, for people
 };
 
 // Without a mix floats keep their type, and weights that MLX quantised become bfloat16. Errors: invalid_argument for a

@@ -6,9 +6,11 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "text/pretokenizer.hpp"
+#include "text/unicode.hpp"
 
 namespace adze::convert {
 namespace {
@@ -78,6 +80,31 @@ std::optional<std::vector<float>> scores_from_merges(const TokenizerSpec& spec, 
   return scores;
 }
 
+// SentencePiece joins whatever two pieces of text make a token, merges by rank only pairs that are listed. So the ids
+// are the same only where the list has every way to make each token. Gives the first merge that it lacks, "left right".
+std::optional<std::string> missing_merge(const TokenizerSpec& spec) {
+  const std::unordered_set<std::string_view> merges(spec.merges.begin(), spec.merges.end());
+  std::unordered_set<std::string_view> tokens;
+  for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
+    if (spec.types[id] == TokenType::normal && !spec.tokens[id].empty()) tokens.insert(spec.tokens[id]);
+  }
+  // A character that is no token still is a piece of text.
+  const auto is_piece = [&](std::string_view text) {
+    return text::code_point_at(text, 0).bytes == text.size() || tokens.contains(text);
+  };
+  std::string merge;
+  for (const std::string_view token : tokens) {
+    for (std::size_t at = text::code_point_at(token, 0).bytes; at < token.size();
+         at += text::code_point_at(token, at).bytes) {
+      const std::string_view left = token.substr(0, at), right = token.substr(at);
+      if (!is_piece(left) || !is_piece(right)) continue;
+      merge.assign(left).append(1, ' ').append(right);
+      if (!merges.contains(merge)) return merge;
+    }
+  }
+  return std::nullopt;
+}
+
 void add_merges(const TokenizerSpec& spec, format::GgufWriter& out) {
   out.add_strings(key("merges"), std::vector<std::string>(spec.merges.begin(), spec.merges.end()));
 }
@@ -104,6 +131,7 @@ Status add_character_bpe(const TokenizerSpec& spec, std::int64_t size, bool gemm
     auto ranked = scores_from_merges(spec, size);
     if (!ranked) return refuse("has merges in an order that no scores give");
     scores = std::move(*ranked);
+    if (const auto missing = missing_merge(spec)) return refuse(fmt::format("never merges \"{}\"", *missing));
   }
   out.add_string(key("model"), gemma4 ? "gemma4" : "llama");
   if (!gemma4) out.add_string(key("pre"), "default");
@@ -118,8 +146,8 @@ Status add_character_bpe(const TokenizerSpec& spec, std::int64_t size, bool gemm
   return {};
 }
 
-// Of several tokens that end an answer GGUF can name three.
-void add_special_ids(const TokenizerSpec& spec, format::GgufWriter& out) {
+// Of several tokens that end an answer GGUF can name three. Gives those that it cannot, by their text.
+std::vector<std::string> add_special_ids(const TokenizerSpec& spec, format::GgufWriter& out) {
   const auto add = [&](std::string_view name, std::optional<TokenId> id) {
     if (id) out.add_u32(key(name), static_cast<std::uint32_t>(*id));
   };
@@ -128,11 +156,14 @@ void add_special_ids(const TokenizerSpec& spec, format::GgufWriter& out) {
     if (id != spec.eos && id != spec.eot) further.push_back(id);
   }
   std::optional<TokenId> eot = spec.eot, eom;
+  std::vector<std::string> nameless;
   for (const TokenId id : further) {
     if (!eot) {
       eot = id;
     } else if (!eom) {
       eom = id;
+    } else {
+      nameless.emplace_back(spec.tokens[static_cast<std::size_t>(id)]);
     }
   }
   add("bos_token_id", spec.bos);
@@ -145,12 +176,13 @@ void add_special_ids(const TokenizerSpec& spec, format::GgufWriter& out) {
   add("mask_token_id", spec.mask);
   out.add_bool(key("add_bos_token"), spec.add_bos);
   out.add_bool(key("add_eos_token"), spec.add_eos);
+  return nameless;
 }
 
 }  // namespace
 
-Status add_vocabulary(const TokenizerSpec& spec, std::int64_t size, std::string_view architecture,
-                      format::GgufWriter& out) {
+Result<std::vector<std::string>> add_vocabulary(const TokenizerSpec& spec, std::int64_t size,
+                                                std::string_view architecture, format::GgufWriter& out) {
   if (std::ssize(spec.tokens) > size) {
     return fail(
         ErrorCode::corrupt_file,
@@ -162,11 +194,10 @@ Status add_vocabulary(const TokenizerSpec& spec, std::int64_t size, std::string_
     case TokenizerKind::character_bpe:
       ADZE_TRY_STATUS(add_character_bpe(spec, size, architecture == "gemma4", out));
       break;
-    case TokenizerKind::sentencepiece_bpe:
+    case TokenizerKind::sentencepiece_bpe: return refuse("merges by scores without listing them");
     case TokenizerKind::unigram: return refuse("is a unigram model");
   }
-  add_special_ids(spec, out);
-  return {};
+  return add_special_ids(spec, out);
 }
 
 }  // namespace adze::convert

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "format/gguf_writer.hpp"
@@ -12,10 +14,10 @@
 namespace adze::convert {
 
 // Writes `size` tokens, the rows of the model's embedding: ids without a token become unused ones. `architecture` is
-// general.architecture, because llama.cpp knows the tokenizer of Gemma 4 by a name of its own. Errors:
-// unsupported_feature (a pre-tokenizer that GGUF has no name for, a step that it cannot say), corrupt_file (more
-// tokens than `size`).
-Status add_vocabulary(const text::TokenizerSpec& spec, std::int64_t size, std::string_view architecture,
-                      format::GgufWriter& out);
+// general.architecture, because llama.cpp knows the tokenizer of Gemma 4 by a name of its own. Gives the tokens that
+// end an answer and that GGUF has no key left for. Errors: unsupported_feature (a pre-tokenizer that GGUF has no name
+// for, a step that it cannot say, merges that scores would not give), corrupt_file (more tokens than `size`).
+Result<std::vector<std::string>> add_vocabulary(const text::TokenizerSpec& spec, std::int64_t size,
+                                                std::string_view architecture, format::GgufWriter& out);
 
 }  // namespace adze::convert

@@ -328,14 +328,24 @@ class Reader {
                         parts.at(index).get(text) == simdjson::SUCCESS && !text.empty();
       return good ? std::optional(text) : std::nullopt;
     };
-    std::size_t bytes = 0;
+    // Of "a b" the first space after the first byte parts the two.
+    const auto is_pair = [](std::string_view line) {
+      const std::size_t space = line.find(' ', 1);
+      return space != std::string_view::npos && space + 1 < line.size();
+    };
+    std::size_t bytes = 0, number = 0;
     for (const element merge : merges) {
       std::string_view line;
-      if (merge.get(line) == simdjson::SUCCESS) continue;
+      const bool is_text = merge.get(line) == simdjson::SUCCESS;
+      if (is_text && is_pair(line)) {
+        ++number;
+        continue;
+      }
       const auto left = part_of(merge, 0), right = part_of(merge, 1);
-      if (!left || !right)
-        return corrupt(fmt::format("merge {} is neither \"a b\" nor [\"a\", \"b\"]", spec_.merges.size()));
+      if (is_text || !left || !right)
+        return corrupt(fmt::format("merge {} is neither \"a b\" nor [\"a\", \"b\"]", number));
       if (left->find(' ', 1) != std::string_view::npos) return unsupported("a merge with a space inside", *left);
+      ++number;
       bytes += left->size() + right->size() + 1;
     }
     storage_->merges.reserve(bytes);
