@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "backend/machine.hpp"
 #include "base/file.hpp"
 #include "base/limits.hpp"
 #include "cli/interrupt.hpp"
@@ -111,6 +112,20 @@ Result<GenerateOptions> generate_options(const Engine& engine, const Settings& s
   options.ignore_eos = settings.ignore_eos;
   options.cancelled = interrupted;
   return options;
+}
+
+Result<std::string> required_positional(const Context& context, std::size_t index) {
+  if (auto word = context.arguments.positional(index)) return std::move(*word);
+  return fail(ErrorCode::invalid_argument, fmt::format("{} is missing", context.command.positionals[index].name),
+              fmt::format("Try 'adze {} --help'.", context.command.name));
+}
+
+Result<int> thread_count(const Context& context) {
+  std::int64_t threads = context.settings().threads;
+  if (const auto text = context.arguments.value("threads")) {
+    ADZE_TRY(threads, parse_count("--threads", *text, 0, limits::kMaxThreads));
+  }
+  return threads == 0 ? backend::describe_machine().usable_cpus : static_cast<int>(threads);
 }
 
 Result<std::vector<std::int32_t>> parse_ids(std::string_view text, int vocabulary) {

@@ -22,6 +22,13 @@ Result<Engine> load_engine_of(const Context& context, const std::string& model,
 // The model's defaults under the settings. Errors: invalid_argument for a malformed --logit-bias or --stop-id.
 Result<GenerateOptions> generate_options(const Engine& engine, const Settings& settings);
 
+// The i-th positional of a command that does without them for --list. Errors: invalid_argument, naming it.
+Result<std::string> required_positional(const Context& context, std::size_t index);
+
+// Of -t,--threads or the setting, for commands that run no engine; one per usable CPU where they say 0. Errors:
+// invalid_argument.
+Result<int> thread_count(const Context& context);
+
 // "1,2,3" or "[1, 2, 3]". Errors: invalid_argument, naming the part that is not a token id of [0, vocabulary).
 Result<std::vector<std::int32_t>> parse_ids(std::string_view text, int vocabulary);
 

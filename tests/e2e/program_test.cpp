@@ -266,6 +266,7 @@ TEST_F(Program, QuantizeWithAnImportanceMatrix) {
   EXPECT_EQ(measured["chunk_size"], 64);
   EXPECT_EQ(measured["matrices"], 7 * 5);
   expect_failure(adze({"imatrix", source, "-f", file, "-o", matrix}), 2, "exists");
+  expect_failure(adze({"imatrix", source, "-f", file, "-o", matrix, "--force", "--chunks", "16777217"}), 2, "--chunks");
 
   const json made = adze_json({"quantize", source, out, "q4_0", "--imatrix", matrix, "--json"});
   EXPECT_EQ(made["type"], "Q4_0");
@@ -273,7 +274,11 @@ TEST_F(Program, QuantizeWithAnImportanceMatrix) {
   EXPECT_LT(made["bytes_after"], made["bytes_before"]);
   EXPECT_EQ(adze({"perplexity", out, file, "--window", "64", "--windows", "2"}).exit_code, 0);
   expect_failure(adze({"quantize", source, out, "Q8_0"}), 2, "exists");
-  expect_failure(adze({"quantize", source, source, "Q8_0", "--force"}), 2, "is the model that is read");
+  expect_failure(adze({"quantize", source, source, "Q8_0", "--force"}), 2, "is one of the files that are read");
+  expect_failure(adze({"quantize", source, matrix, "Q8_0", "--force", "--imatrix", matrix}), 2, "files that are read");
+  const Outcome nowhere = adze({"quantize", source, box_.file("none/out.gguf"), "Q8_0", "--json"});
+  EXPECT_NE(nowhere.exit_code, 0);
+  EXPECT_EQ(nowhere.out, "");  // no result of a file that was not written
   expect_failure(adze({"quantize", source, out, "Q4_X"}), 2, "'Q4_X' is no type");
   expect_failure(adze({"quantize", out, box_.file("again.gguf"), "Q4_1"}), 2, "is quantised already");
   expect_failure(adze({"quantize", source, out, "Q8_0", "--force", "--imatrix", source}), 4, "no importance matrix");

@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
-#include "backend/machine.hpp"
-#include "base/limits.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/context.hpp"
+#include "cli/engine_setup.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/models.hpp"
+#include "cli/output_file.hpp"
 #include "format/metadata.hpp"
 
 namespace adze::cli {
@@ -57,11 +57,7 @@ Result<ExitCode> run_convert(Context& context) {
   if (const auto type = context.arguments.value("type")) {
     ADZE_TRY(options.mix, quantise::find_mix(*type));
   }
-  std::int64_t threads = context.settings().threads;
-  if (const auto text = context.arguments.value("threads")) {
-    ADZE_TRY(threads, parse_count("--threads", *text, 0, limits::kMaxThreads));
-  }
-  options.threads = threads == 0 ? backend::describe_machine().usable_cpus : static_cast<int>(threads);
+  ADZE_TRY(options.threads, thread_count(context));
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     context.console.progress("converting", done, total);
     return !interrupted();
@@ -69,8 +65,7 @@ Result<ExitCode> run_convert(Context& context) {
   ADZE_TRY(const convert::FolderConversion conversion, convert::plan_conversion(folder, options));
   const convert::PlannedFile& file = conversion.file;
   for (const std::string& note : conversion.model->notes()) context.console.note(fmt::format("note: {}", note));
-  if (!conversion.model->predictors().all().empty())
-    context.console.note("note: the block that predicts further tokens is not written");
+  for (const std::string& note : conversion.notes) context.console.note(fmt::format("note: {}", note));
   if (context.arguments.has("dry-run")) {
     context.console.print(as_text(file));
     return ExitCode::ok;
@@ -78,10 +73,8 @@ Result<ExitCode> run_convert(Context& context) {
 
   const auto given = context.arguments.positional(1);
   const std::filesystem::path out = given ? std::filesystem::path(*given) : default_name(folder, file.mix());
-  std::error_code ignored;
-  if (std::filesystem::exists(out, ignored) && !context.arguments.has("force")) {
-    return fail(ErrorCode::invalid_argument, fmt::format("'{}' exists", out.string()), "Give --force to replace it.");
-  }
+  ADZE_TRY(const std::vector<std::filesystem::path> inputs, files_of_model(folder));
+  ADZE_TRY_STATUS(check_output(context, out, inputs));
   watch_interrupts();
   const Status written = file.write(out);
   context.console.end_progress();

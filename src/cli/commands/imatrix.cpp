@@ -8,6 +8,7 @@
 #include "cli/engine_setup.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/models.hpp"
+#include "cli/output_file.hpp"
 #include "cli/text_windows.hpp"
 #include "format/importance_matrix.hpp"
 
@@ -31,10 +32,11 @@ constexpr Example kExamples[] = {
 
 Result<std::filesystem::path> output_path(const Context& context, const std::filesystem::path& model) {
   std::filesystem::path out = context.arguments.value("output").value_or(model.stem().string() + ".imatrix.gguf");
-  std::error_code ignored;
-  if (std::filesystem::exists(out, ignored) && !context.arguments.has("force")) {
-    return fail(ErrorCode::invalid_argument, fmt::format("'{}' exists", out.string()), "Give --force to replace it.");
+  ADZE_TRY(std::vector<std::filesystem::path> inputs, files_of_model(model));
+  for (const std::string_view option : {"file", "in-file"}) {
+    for (const std::string& input : context.arguments.values(option)) inputs.emplace_back(input);
   }
+  ADZE_TRY_STATUS(check_output(context, out, inputs));
   return out;
 }
 

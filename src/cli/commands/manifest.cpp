@@ -8,6 +8,7 @@
 #include "cli/commands/all.hpp"
 #include "cli/context.hpp"
 #include "cli/models.hpp"
+#include "cli/output_file.hpp"
 #include "model/model.hpp"
 
 namespace adze::cli {
@@ -43,11 +44,8 @@ Result<ExitCode> run_manifest(Context& context) {
     context.console.note(fmt::format("'{}' agrees with the files", path.string()));
     return ExitCode::ok;
   }
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored) && !context.arguments.has("force")) {
-    return fail(ErrorCode::invalid_argument, fmt::format("'{}' exists", path.string()),
-                "Give --check to compare it with the files, or --force to replace it.");
-  }
+  ADZE_TRY_STATUS(
+      check_output(context, path, {}, "Give --check to compare it with the files, or --force to replace it."));
   ADZE_TRY_STATUS(write_file_atomic(path, model::write_manifest(source)));
   context.console.print(fmt::format("{}\n", path.string()));
   return ExitCode::ok;

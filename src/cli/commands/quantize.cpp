@@ -1,13 +1,13 @@
 // A GGUF model as a smaller one.
 #include <fmt/format.h>
 
-#include "backend/machine.hpp"
-#include "base/limits.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/context.hpp"
+#include "cli/engine_setup.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_writer.hpp"
 #include "cli/models.hpp"
+#include "cli/output_file.hpp"
 #include "quantise/file.hpp"
 
 namespace adze::cli {
@@ -48,12 +48,6 @@ std::string list_of_types() {
   return out;
 }
 
-Result<std::string> required(const Context& context, std::size_t index) {
-  if (auto word = context.arguments.positional(index)) return std::move(*word);
-  const std::string_view name = kPositionals[index].name;
-  return fail(ErrorCode::invalid_argument, fmt::format("{} is missing", name), "Try 'adze quantize --help'.");
-}
-
 Result<quantise::Scheme> scheme_of(const Context& context, std::string_view type) {
   const Arguments& arguments = context.arguments;
   quantise::Scheme scheme;
@@ -76,19 +70,6 @@ Result<quantise::Scheme> scheme_of(const Context& context, std::string_view type
     scheme.overrides.push_back({text.substr(0, equals), chosen});
   }
   return scheme;
-}
-
-Status check_output(const Context& context, const format::GgufFile& in, const std::filesystem::path& out) {
-  std::error_code ignored;
-  for (const format::GgufShard& shard : in.shards()) {
-    if (!std::filesystem::equivalent(shard.map.path(), out, ignored)) continue;
-    return fail(ErrorCode::invalid_argument, fmt::format("'{}' is the model that is read", out.string()),
-                "Give OUT another name.");
-  }
-  if (std::filesystem::exists(out, ignored) && !context.arguments.has("force")) {
-    return fail(ErrorCode::invalid_argument, fmt::format("'{}' exists", out.string()), "Give --force to replace it.");
-  }
-  return {};
 }
 
 std::string_view type_name(tensor::DType type) { return tensor::dtype_info(type).name; }
@@ -147,16 +128,8 @@ void say_what_is_unusual(Console& console, const quantise::FilePlan& plan) {
   }
 }
 
-Result<int> thread_count(const Context& context) {
-  std::int64_t threads = context.settings().threads;
-  if (const auto text = context.arguments.value("threads")) {
-    ADZE_TRY(threads, parse_count("--threads", *text, 0, limits::kMaxThreads));
-  }
-  return threads == 0 ? backend::describe_machine().usable_cpus : static_cast<int>(threads);
-}
-
 Result<format::GgufFile> open_input(const Context& context) {
-  ADZE_TRY(const std::string name, required(context, 0));
+  ADZE_TRY(const std::string name, required_positional(context, 0));
   ADZE_TRY(const std::filesystem::path path, find_model(context, name));
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
@@ -172,13 +145,18 @@ Result<ExitCode> run_quantize(Context& context) {
     return ExitCode::ok;
   }
   ADZE_TRY(const format::GgufFile in, open_input(context));
-  ADZE_TRY(const std::string out_name, required(context, 1));
+  ADZE_TRY(const std::string out_name, required_positional(context, 1));
   const std::filesystem::path out(out_name);
-  ADZE_TRY(const std::string type, required(context, 2));
+  ADZE_TRY(const std::string type, required_positional(context, 2));
   quantise::FileOptions options;
   ADZE_TRY(options.scheme, scheme_of(context, type));
   const bool dry = context.arguments.has("dry-run");
-  if (!dry) ADZE_TRY_STATUS(check_output(context, in, out));
+  if (!dry) {
+    std::vector<std::filesystem::path> inputs;
+    for (const format::GgufShard& shard : in.shards()) inputs.push_back(shard.map.path());
+    if (const auto file = context.arguments.value("imatrix")) inputs.emplace_back(*file);
+    ADZE_TRY_STATUS(check_output(context, out, inputs));
+  }
   options.allow_requantise = context.arguments.has("allow-requantize");
   ADZE_TRY(options.threads, thread_count(context));
   format::ImportanceMatrix importance;
@@ -190,7 +168,6 @@ Result<ExitCode> run_quantize(Context& context) {
   ADZE_TRY(const quantise::FilePlan plan, quantise::plan_file(in, options));
   say_what_is_unusual(context.console, plan);
   const bool json = context.arguments.has("json");
-  if (json || dry) context.console.print(json ? as_json(*options.scheme.mix, plan, dry) : as_text(plan));
   if (!dry) {
     watch_interrupts();
     options.progress = [&](std::uint64_t done, std::uint64_t total) {
@@ -206,6 +183,7 @@ Result<ExitCode> run_quantize(Context& context) {
                                      options.scheme.mix->name, format_bytes(plan.bytes_before),
                                      format_bytes(plan.bytes_after), bits_per_weight(plan)));
   }
+  if (json || dry) context.console.print(json ? as_json(*options.scheme.mix, plan, dry) : as_text(plan));
   return ExitCode::ok;
 }
 

@@ -9,7 +9,9 @@
 #include "base/limits.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/context.hpp"
+#include "cli/engine_setup.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/output_file.hpp"
 #include "convert/shapes.hpp"
 
 namespace adze::cli {
@@ -34,12 +36,6 @@ std::string list_of_shapes() {
   for (const convert::ModelShape& shape : convert::model_shapes())
     out += fmt::format("{:<20} {:>5.2f} B parameters\n", shape.name, shape.parameters);
   return out;
-}
-
-Result<std::string> required(const Context& context, std::size_t index) {
-  if (auto word = context.arguments.positional(index)) return std::move(*word);
-  return fail(ErrorCode::invalid_argument, fmt::format("{} is missing", kPositionals[index].name),
-              "Try 'adze synth --help'.");
 }
 
 // The configuration's text, and the model's name.
@@ -72,13 +68,12 @@ Result<ExitCode> run_synth(Context& context) {
     context.console.print(list_of_shapes());
     return ExitCode::ok;
   }
-  ADZE_TRY(const std::string word, required(context, 0));
-  ADZE_TRY(const std::string out_name, required(context, 1));
+  ADZE_TRY(const std::string word, required_positional(context, 0));
+  ADZE_TRY(const std::string out_name, required_positional(context, 1));
   const std::filesystem::path out(out_name);
-  std::error_code ignored;
-  if (std::filesystem::exists(out, ignored) && !context.arguments.has("force")) {
-    return fail(ErrorCode::invalid_argument, fmt::format("'{}' exists", out.string()), "Give --force to replace it.");
-  }
+  std::vector<std::filesystem::path> inputs;
+  if (convert::find_shape(word) == nullptr) inputs.emplace_back(word);
+  ADZE_TRY_STATUS(check_output(context, out, inputs));
   ADZE_TRY(const Configuration configuration, find_configuration(word));
   ADZE_TRY(const std::uint64_t seed, seed_of(context));
   convert::WriteOptions options;
