@@ -44,8 +44,8 @@ class PlannedFile {
   std::uint64_t bytes() const { return writer_->file_bytes(); }
   // The file itself, for small ones.
   std::string to_bytes() const { return writer_->to_bytes(); }
-  // Errors: disk_full, io, cancelled, corrupt_file (a value that is not finite); the name then holds the old file or
-  // nothing.
+  // Errors: disk_full, io, cancelled, corrupt_file (a value that is not finite), invalid_argument (one that is too
+  // large for its type); the name then holds the old file or nothing.
   Status write(const std::filesystem::path& out) const { return writer_->write(out); }
 
  private:

@@ -44,8 +44,8 @@ struct FilePlan {
 // it.
 Result<FilePlan> plan_file(const format::GgufFile& in, const FileOptions& options);
 
-// Writes it. Errors: disk_full, io, cancelled, corrupt_file (a value that is not finite); the name then holds the old
-// file or nothing.
+// Writes it. Errors: disk_full, io, cancelled, corrupt_file (a value that is not finite, also in what is only copied),
+// invalid_argument (one that is too large for its type); the name then holds the old file or nothing.
 Status write_file(const format::GgufFile& in, const FilePlan& plan, const FileOptions& options,
                   const std::filesystem::path& out);
 

@@ -15,13 +15,15 @@ namespace adze::quantise {
 using Importance = std::span<const float>;
 
 // Rows [first, first + count) of `from` as `type`, into `to` (count * row_bytes). The row length must be a multiple of
-// the type's block, importance.size() a multiple of it that divides the tensor evenly (ADZE_CHECK). Errors:
-// corrupt_file for a value that is not finite, naming the tensor.
+// the type's block, importance.size() a multiple of it that divides the tensor evenly (ADZE_CHECK). Errors,
+// naming the tensor: corrupt_file for a value that is not finite, invalid_argument for one that is too large for `type`
+// (in float16, or by a scale in float16).
 Status quantise_rows(const tensor::TensorView& from, std::int64_t first, std::int64_t count, tensor::DType type,
                      Importance importance, int threads, std::byte* to);
 
 // All rows, in pieces of kPieceBytes (enough work for all threads, little beside a model): what a TensorProducer of
-// GgufWriter does. A tensor that has the type already is handed on as it is. Errors: those of the sink as well.
+// GgufWriter does. A tensor that has the type already is handed on as it is. Errors: those of quantise_rows, for what
+// is handed on as well, and those of the sink.
 inline constexpr std::size_t kPieceBytes = std::size_t{16} << 20;
 Status produce_as(const tensor::TensorView& from, tensor::DType type, Importance importance, int threads,
                   const format::TensorSink& sink);

@@ -53,6 +53,37 @@ TEST(QuantiseRows, AValueThatIsNotFiniteIsRefused) {
   EXPECT_THAT(status.error().message, ::testing::HasSubstr("'blk.0.ffn_down_exps.weight'"));
 }
 
+// 1e5 is more than float16 holds; a block's scale is float16, so that much larger values are fine in a block.
+TEST(QuantiseRows, AValueThatIsTooLargeForTheTypeIsRefused) {
+  const auto quantised = [](float largest, tensor::DType type) {
+    std::vector<float> v = values();
+    v[1000] = largest;
+    std::vector<std::byte> got(kRows * tensor::row_bytes(type, kColumns));
+    return quantise_rows(view(v), 0, kRows, type, {}, 2, got.data());
+  };
+  const Status status = quantised(1e5f, tensor::DType::f16);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(status.error().message, ::testing::HasSubstr("'blk.0.ffn_down_exps.weight' holds values that are too"));
+  EXPECT_FALSE(quantised(-1e6f, tensor::DType::q4_0));
+  EXPECT_FALSE(quantised(1e9f, tensor::DType::q8_0));
+  EXPECT_FALSE(quantised(1e9f, tensor::DType::q4_k));
+  EXPECT_FALSE(quantised(std::numeric_limits<float>::max(), tensor::DType::bf16));
+  EXPECT_TRUE(quantised(65504.0f, tensor::DType::f16));
+  EXPECT_TRUE(quantised(5e5f, tensor::DType::q4_0));
+  EXPECT_TRUE(quantised(1e30f, tensor::DType::bf16));
+  EXPECT_TRUE(quantised(1e30f, tensor::DType::mxfp4));
+}
+
+TEST(ProduceAs, WhatIsCopiedIsFiniteToo) {
+  std::vector<float> v = values();
+  v.back() = std::numeric_limits<float>::infinity();
+  const Status status =
+      produce_as(view(v), tensor::DType::f32, {}, 2, [](std::span<const std::byte>) -> Status { return {}; });
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::corrupt_file);
+}
+
 TEST(ProduceAs, HandsOnWhatHasTheTypeAlready) {
   const std::vector<float> v = values();
   std::vector<std::byte> got;
