@@ -161,6 +161,7 @@ Result<std::vector<Engine::InputSquares>> Core::measure_inputs(std::span<const s
     // Nobody needs logits: an observed batch computes all of its rows in all layers.
     ADZE_TRY_STATUS(
         evaluate(windows[i], [](std::int64_t) { return false; }, [](std::int64_t, std::span<const float>) {}));
+    ADZE_TRY_STATUS(recorder.check());
     if (go_on && !go_on(i + 1)) break;
   }
   return recorder.take();

@@ -1,6 +1,9 @@
 #include "engine/input_recorder.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 #include "base/check.hpp"
@@ -95,7 +98,14 @@ void InputRecorder::add_row(std::span<const ops::WeightRef> weights, int index, 
       sums.squares[first + i] += static_cast<double>(row[i]) * static_cast<double>(row[i]);
     }
     sums.counts[static_cast<std::size_t>(index)] += 1.0;
+    if (not_finite_.empty() && !std::ranges::all_of(row, [](float v) { return std::isfinite(v); })) not_finite_ = name;
   }
+}
+
+Status InputRecorder::check() const {
+  if (not_finite_.empty()) return {};
+  return fail(ErrorCode::non_finite, fmt::format("what '{}' is multiplied by is not a finite number", not_finite_),
+              "A weight in front of it is damaged: get the file again, or convert the model again.");
 }
 
 std::vector<Engine::InputSquares> InputRecorder::take() const {

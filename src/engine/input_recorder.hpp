@@ -9,6 +9,7 @@
 
 #include "adze/adze.hpp"
 #include "backend/backend.hpp"
+#include "base/result.hpp"
 #include "ops/plan.hpp"
 
 namespace adze::engine {
@@ -21,6 +22,8 @@ class InputRecorder final : public backend::StepObserver {
   bool wants_inputs(int step) const override;
   void before_step(int step, ops::BufferId buffer, std::span<const float> values, int rows) override;
   void after_experts(int step, int expert, std::span<const float> activated, int rows) override;
+  // Errors: non_finite, naming the first matrix whose input was not finite; its sums say nothing.
+  Status check() const;
   std::vector<Engine::InputSquares> take() const;  // by name
 
  private:
@@ -35,6 +38,7 @@ class InputRecorder final : public backend::StepObserver {
   const ops::Plan& plan_;
   std::vector<float> inputs_;  // [rows, hidden] of the Experts step whose routes come next
   std::map<std::string, Sums, std::less<>> sums_;
+  std::string not_finite_;  // the first such matrix; empty: none
 };
 
 }  // namespace adze::engine

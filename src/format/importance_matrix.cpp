@@ -156,6 +156,7 @@ Result<ImportanceMatrix> ImportanceMatrix::open(const std::filesystem::path& pat
 }
 
 Status ImportanceMatrix::write(const std::filesystem::path& path) const {
+  for (const auto& [name, entry] : entries) ADZE_TRY_STATUS(check_entry(path, name, entry));
   GgufWriter writer;
   writer.add_string("general.type", "imatrix");
   writer.add_strings(kDatasets, datasets);

@@ -36,7 +36,7 @@ struct ImportanceMatrix {
   // Errors: not_found, io, not_a_model (no importance matrix), corrupt_file (truncated, sums without counts, another
   // number of them, a negative or non-finite sum).
   static Result<ImportanceMatrix> open(const std::filesystem::path& path);
-  // Errors: io, disk_full; the name holds the old file or the whole new one.
+  // Errors: io, disk_full, corrupt_file for what open would refuse; the name holds the old file or the whole new one.
   Status write(const std::filesystem::path& path) const;
   // Adds what another text gave. Errors: invalid_argument when the sizes of an entry differ.
   Status add(const ImportanceMatrix& other);

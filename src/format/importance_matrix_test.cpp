@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 
 #include "base/file.hpp"
 #include "format/gguf.hpp"
@@ -91,15 +92,25 @@ TEST(ImportanceMatrix, DamageIsNamed) {
     ASSERT_TRUE(write_file_atomic(path, std::string_view(whole).substr(0, size)));
     EXPECT_FALSE(ImportanceMatrix::open(path)) << size;
   }
-  ImportanceMatrix matrix = small();
-  matrix.entries["blk.0.attn_q.weight"].sums[1] = -1;
-  ASSERT_TRUE(matrix.write(path));
+  const std::string negative = std::string(whole).replace(whole.find("weight") + 6 + 8, 4, number(-1));  // no float
+  ASSERT_TRUE(write_file_atomic(path, std::string_view(negative)));
   EXPECT_THAT(ImportanceMatrix::open(path).error().message, HasSubstr("'blk.0.attn_q.weight' holds a number"));
 
   GgufWriter model;
   model.add_string("general.architecture", "llama");
   ASSERT_TRUE(model.write(path));
   EXPECT_EQ(ImportanceMatrix::open(path).error().code, ErrorCode::not_a_model);
+
+  // What open would refuse is not written, and an earlier file stays.
+  ASSERT_TRUE(small().write(path));
+  for (const float bad : {-1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    ImportanceMatrix matrix = small();
+    matrix.entries["blk.0.attn_q.weight"].sums[1] = bad;
+    const Status status = matrix.write(path);
+    ASSERT_FALSE(status);
+    EXPECT_THAT(status.error().message, HasSubstr("'blk.0.attn_q.weight' holds a number"));
+  }
+  EXPECT_TRUE(ImportanceMatrix::open(path));
 
   GgufWriter half;
   const float sums[] = {1, 2};

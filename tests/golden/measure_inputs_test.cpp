@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "adze/adze.hpp"
+#include "base/file.hpp"
+#include "format/gguf.hpp"
 #include "golden/oracle.hpp"
 #include "ops/ref/interpreter.hpp"
 
@@ -137,6 +140,25 @@ INSTANTIATE_TEST_SUITE_P(Oracles, MeasuredInputs,
                                          OracleRow{"gpt-oss", "MXFP4"}, OracleRow{"gemma4-moe", "BF16"},
                                          OracleRow{"gemma4-e2b", "BF16"}),
                          [](const auto& test) { return oracle_row_name(test.param); });
+
+TEST(MeasureInputs, OfAModelWithANaNAreRefusedByTheWeightsName) {
+  const Oracle oracle("llama-gqa-rope3");
+  std::string bytes = read_file(oracle.gguf("BF16"), 1 << 24).value();
+  const auto file = format::GgufFile::open(oracle.gguf("BF16"));
+  ASSERT_TRUE(file) << file.error().message;
+  const format::GgufTensor* damaged = file->find_tensor("blk.1.attn_v.weight");
+  ASSERT_NE(damaged, nullptr);
+  bytes.replace(damaged->file_offset, 2, "\xc0\x7f");  // a NaN in bfloat16
+  const auto path = std::filesystem::path(::testing::TempDir()) / "adze_measure_nan.gguf";
+  ASSERT_TRUE(write_file_atomic(path, std::string_view(bytes)));
+  auto engine = Engine::load(path, {.threads = 2, .context = 128, .compute = ComputeType::f32, .chunk = 32});
+  ASSERT_TRUE(engine) << engine.error().message;
+  const std::vector<std::vector<std::int32_t>> windows = {oracle.prompt("p7")};
+  const auto measured = engine->measure_inputs(windows, nullptr);
+  ASSERT_FALSE(measured);
+  EXPECT_EQ(measured.error().code, ErrorCode::non_finite);
+  EXPECT_NE(measured.error().message.find("'blk.1.attn_output.weight'"), std::string::npos) << measured.error().message;
+}
 
 }  // namespace
 }  // namespace adze::test
