@@ -36,7 +36,8 @@ constexpr std::array<KindRow, 4> kKinds = {{
 }};
 
 // Byte-level vocabularies whose tokenizer puts BOS first although old files do not say so.
-constexpr std::array<std::string_view, 4> kBosByDefault = {"llama-bpe", "llama3", "llama-v3", "tekken"};
+constexpr std::array<std::string_view, 6> kBosByDefault = {"llama-bpe", "llama3",  "llama-v3",
+                                                           "falcon3",   "pixtral", "tekken"};
 
 // "<|name>", "<name|>", "<|name|>": some converters leave such tokens of a chat format marked as normal text. No
 // natural vocabulary has one (none of the eight public ones at hand), and no user may be able to type one.

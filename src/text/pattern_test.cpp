@@ -106,6 +106,20 @@ TEST(PreTokenizer, Cuts) {
   EXPECT_THAT(split({{.pattern = "[0-9]"}, {.pattern = "a"}}, "aa1a"), ElementsAre("a", "a", "1", "a"));
 }
 
+// Released GGUF files of the families that run name their pre-tokenizer in these words too.
+TEST(PreTokenizer, NamesThatMeanTheSameSplit) {
+  constexpr std::pair<const char*, const char*> kSame[] = {
+      {"dbrx", "smaug-bpe"},    {"refact", "smollm"},    {"olmo", "gpt-2"},  {"falcon3", "llama-bpe"},
+      {"pixtral", "llama-bpe"}, {"starcoder", "smollm"}, {"megrez", "qwen2"}};
+  for (const auto& [name, as] : kSame) {
+    const auto one = named_pre_tokenizer(name), other = named_pre_tokenizer(as);
+    ASSERT_TRUE(one && other) << name;
+    EXPECT_EQ(one->ignore_merges, other->ignore_merges) << name;
+    ASSERT_EQ(one->stages.size(), other->stages.size()) << name;
+    for (std::size_t i = 0; i < one->stages.size(); ++i) EXPECT_EQ(one->stages[i].pattern, other->stages[i].pattern);
+  }
+}
+
 TEST(PreTokenizer, UnknownNamesAreRefusedWithTheKnownOnes) {
   const auto named = named_pre_tokenizer("no-such");
   ASSERT_FALSE(named);

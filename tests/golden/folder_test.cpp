@@ -472,5 +472,26 @@ TEST_F(Folder, EndTokensMayBeSeveral) {
   }
 }
 
+// As Gemma 3's folders have it: a token for images behind the last row of the text model's embedding.
+TEST_F(Folder, AddedTokensWithoutAnEmbeddingAreLeftOut) {
+  const std::filesystem::path real = std::filesystem::path(ADZE_TEST_DATA) / "tokenizers/real/smollm2.tokenizer.json";
+  std::string tokenizer = read_file(real, 16u << 20).value();
+  const std::string_view list = "\"added_tokens\": [";
+  const std::size_t at = tokenizer.find(list);
+  ASSERT_NE(at, std::string::npos);
+  tokenizer.insert(at + list.size(), R"({"id": 49152, "content": "<image>", "special": true},)");
+  folder.write("tokenizer.json", tokenizer);
+  folder.write("config.json", R"({"vocab_size": 49152})");
+  const auto spec = model::tokenizer_spec_from_folder(folder.path());
+  ASSERT_TRUE(spec.has_value()) << spec.error().message;
+  EXPECT_EQ(spec->tokens.size(), 49152u);
+  EXPECT_TRUE(model::load_folder_tokenizer(folder.path()).has_value());
+  folder.write("config.json", R"({"vocab_size": 49153})");
+  EXPECT_EQ(model::tokenizer_spec_from_folder(folder.path())->tokens.size(), 49153u);
+  folder.write("config.json",
+               R"({"text_config": {"vocab_size": 49151}})");  // an ordinary token is beyond: left to the model
+  EXPECT_EQ(model::tokenizer_spec_from_folder(folder.path())->tokens.size(), 49153u);
+}
+
 }  // namespace
 }  // namespace adze::test

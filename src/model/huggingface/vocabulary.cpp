@@ -40,6 +40,29 @@ Status add_end_tokens(const JsonObject& config, text::TokenizerSpec& spec) {
   return {};
 }
 
+// Some folders of multimodal models add tokens behind the text model's last embedding row (Gemma 3's image token). No
+// text can mean them; a vocabulary whose ordinary tokens reach so far is left as it is, and loading the model refuses
+// it.
+void leave_out_tokens_without_embedding(std::int64_t rows, text::TokenizerSpec& spec) {
+  const auto is_beyond = [&](const text::AddedToken& token) { return token.id >= rows; };
+  if (rows >= std::ssize(spec.tokens) || !spec.added_tokens ||
+      std::ranges::count_if(*spec.added_tokens, is_beyond) != std::ssize(spec.tokens) - rows) {
+    return;
+  }
+  const auto size = static_cast<std::size_t>(rows);
+  spec.tokens.resize(size);
+  if (spec.scores.size() > size) spec.scores.resize(size);
+  if (spec.types.size() > size) spec.types.resize(size);
+  std::erase_if(*spec.added_tokens, is_beyond);
+}
+
+// vocab_size of config.json, which may stand in its text_config.
+Result<std::optional<std::int64_t>> embedding_rows(const std::optional<JsonObject>& config) {
+  if (!config) return std::nullopt;
+  ADZE_TRY(const auto text_config, config->object("text_config"));
+  return (text_config ? *text_config : *config).integer("vocab_size");
+}
+
 }  // namespace
 
 Result<std::optional<JsonObject>> read_folder_json(const std::filesystem::path& folder, const char* name) {
@@ -58,10 +81,11 @@ Result<text::TokenizerSpec> tokenizer_spec_from_folder(const std::filesystem::pa
   ADZE_TRY(text::TokenizerSpec spec, text::spec_from_tokenizer_json(*source));
   ADZE_TRY(const auto config, read_if_there(folder / "tokenizer_config.json", limits::kTokenizerMaxJsonBytes));
   if (config) ADZE_TRY_STATUS(text::apply_tokenizer_config(*config, spec));
+  ADZE_TRY(const auto model_config, read_folder_json(folder, "config.json"));
+  ADZE_TRY(const auto rows, embedding_rows(model_config));
+  if (rows && *rows > 0) leave_out_tokens_without_embedding(*rows, spec);
   ADZE_TRY(auto ends, read_folder_json(folder, "generation_config.json"));
-  if (!ends || !ends->has("eos_token_id")) {
-    ADZE_TRY(ends, read_folder_json(folder, "config.json"));
-  }
+  if (!ends || !ends->has("eos_token_id")) ends = model_config;
   if (ends && !ends->has("eos_token_id")) {
     ADZE_TRY(ends, ends->object("text_config"));
   }
