@@ -14,7 +14,8 @@ LayerRecorder::LayerRecorder(const ops::Plan& plan) : names_(plan.steps.size()) 
   std::size_t last_of_layer = names_.size();
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
     const int layer = plan.step_layers[s];
-    if (std::holds_alternative<ops::Embed>(plan.steps[s])) names_[s].stream = "embed";
+    // The first one alone fills the stream: Gemma 4 embeds inputs for every layer too.
+    if (s == 0 && std::holds_alternative<ops::Embed>(plan.steps[s])) names_[s].stream = "embed";
     if (const auto* attend = std::get_if<ops::Attend>(&plan.steps[s])) {
       mixer[static_cast<std::size_t>(attend->out)] = "self_attn";
     }

@@ -187,6 +187,21 @@ TEST(Load, DumpsWhatTheOracleNames) {
   }
 }
 
+// Gemma 4 embeds inputs of every layer too: another table, and no part of the stream.
+TEST(Load, DumpsAStreamThatIsEmbeddedOnce) {
+  const char* oracles = std::getenv("ADZE_TEST_ORACLES");
+  if (oracles == nullptr) GTEST_SKIP() << "ADZE_TEST_ORACLES is not set";
+  Engine engine = load(std::filesystem::path(oracles) / "models/gemma4-e2b/gguf/gemma4-e2b-BF16.gguf",
+                       {.threads = 1, .context = 64, .compute = ComputeType::f32});
+  const std::vector<std::int32_t> ids{5, 6};
+  const auto dumps = engine.dump_layers(ids);
+  ASSERT_TRUE(dumps) << dumps.error().message;
+  for (const Engine::LayerDump& dump : *dumps) {
+    EXPECT_EQ(dump.rows, 2) << dump.name;
+    EXPECT_EQ(dump.columns, dumps->front().columns) << dump.name;
+  }
+}
+
 TEST(Load, EvaluatesLikeItGenerates) {
   Engine engine = load(small_model(), {.threads = 1, .context = 128});
   const auto prompt = prompt_of(50, engine.info().vocabulary);
