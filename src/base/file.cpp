@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <utility>
 
 namespace adze {
@@ -26,6 +27,14 @@ class FileDescriptor {
  private:
   int fd_;
 };
+
+// A name beside `target` that no file has when it is made up.
+std::string name_beside(const std::filesystem::path& target) {
+  std::random_device random;
+  return fmt::format("{}.{:08x}", target.string(), random());
+}
+
+constexpr mode_t kNewFileMode = 0666;  // less what the umask takes away
 
 // Reads exactly `size` bytes; returns errno or 0. A file that shrank meanwhile is EIO.
 int read_exactly(int fd, char* into, std::size_t size) {
@@ -168,13 +177,13 @@ AtomicFile::AtomicFile(int fd, std::filesystem::path path, std::string temporary
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       path_(std::move(other.path_)),
-      temporary_(std::move(other.temporary_)),
+      temporary_(std::exchange(other.temporary_, {})),
       written_(other.written_) {}
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
@@ -189,8 +198,18 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
   std::filesystem::path target =
       std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path, ignored) : path;
   if (target.empty()) target = path;
-  std::string temporary = target.string() + ".XXXXXX";
-  const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
+  // Without a name until it is whole, so that a process killed on the way leaves nothing behind. Not every file system
+  // has such files.
+  const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
+  std::string temporary;
+  int fd = -1;
+#ifdef O_TMPFILE
+  if (::access("/proc/self/fd", X_OK) == 0) fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kNewFileMode);
+#endif
+  if (fd < 0) {
+    temporary = name_beside(target);
+    fd = ::open(temporary.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, kNewFileMode);
+  }
   if (fd < 0) return tl::unexpected(errno_error(errno, "create a file beside", path));
   return AtomicFile(fd, std::move(target), std::move(temporary));
 }
@@ -206,8 +225,16 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
 Status AtomicFile::write(std::string_view text) { return write(std::as_bytes(std::span(text.data(), text.size()))); }
 
 Status AtomicFile::commit() {
-  int error = ::fchmod(fd_, 0644) != 0 ? errno : 0;
+  int error = 0;
+  struct stat replaced{};
+  if (::stat(path_.c_str(), &replaced) == 0 && ::fchmod(fd_, replaced.st_mode & 07777) != 0) error = errno;
   if (error == 0 && ::fsync(fd_) != 0) error = errno;
+  if (error == 0 && temporary_.empty()) {
+    std::string name = name_beside(path_);
+    const std::string file = fmt::format("/proc/self/fd/{}", fd_);
+    if (::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) error = errno;
+    if (error == 0) temporary_ = std::move(name);
+  }
   if (error == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) error = errno;
   if (error != 0) return tl::unexpected(errno_error(error, "write", path_));
   ::close(std::exchange(fd_, -1));
@@ -219,10 +246,10 @@ Status require_free_space(const std::filesystem::path& path, std::uint64_t bytes
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const std::filesystem::space_info disk = std::filesystem::space(folder, error);
   if (error || bytes <= disk.available) return {};
-  constexpr double kGigabyte = 1e9;
+  constexpr double kMegabyte = 1e6;
   return fail(ErrorCode::disk_full,
-              fmt::format("'{}' needs {:.2f} GB and its disk has {:.2f} GB free", path.string(),
-                          static_cast<double>(bytes) / kGigabyte, static_cast<double>(disk.available) / kGigabyte),
+              fmt::format("'{}' needs {:.1f} MB and its disk has {:.1f} MB free", path.string(),
+                          static_cast<double>(bytes) / kMegabyte, static_cast<double>(disk.available) / kMegabyte),
               "free some space, or name a file on another disk");
 }
 

@@ -50,9 +50,11 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t m
 // The same for a part of a model, which is a file on a disk: a pipe is refused, not waited for (corrupt_file).
 Result<std::string> read_model_file(const std::filesystem::path& path, std::uint64_t max_bytes);
 
-// A file that comes into being whole: bytes go to a temporary beside `path`, commit() syncs it and renames it.
-// Destroyed without commit, it leaves nothing behind and the old file, if any, untouched. Errors: io, disk_full,
-// invalid_argument where `path` is there and is no regular file.
+// A file that comes into being whole: bytes go to a file on the same disk that has no name yet (where the file system
+// has such files, else to a temporary beside `path`), commit() syncs it and puts it in the place of `path`. Destroyed
+// without commit, it leaves nothing behind and the old file, if any, untouched. A new file has the permissions that the
+// umask leaves, a replaced one keeps its own. Errors: io, disk_full, invalid_argument where `path` is there and is no
+// regular file.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::filesystem::path& path);
@@ -77,7 +79,7 @@ class AtomicFile {
 // numbers; nothing is said where the system does not know.
 Status require_free_space(const std::filesystem::path& path, std::uint64_t bytes);
 
-// Writes a temporary beside `path`, syncs and renames: the name holds the old bytes or all of the new ones.
+// An AtomicFile of these bytes: the name holds the old ones or all of the new ones.
 // Errors: io, disk_full. Nothing is left behind on failure.
 Status write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes);
 Status write_file_atomic(const std::filesystem::path& path, std::string_view text);

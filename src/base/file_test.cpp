@@ -1,8 +1,10 @@
 #include "base/file.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -58,6 +60,12 @@ TEST(File, AtomicFileIsAllOrNothing) {
   {
     auto abandoned = AtomicFile::create(path);
     ASSERT_TRUE(abandoned && abandoned->write("half"));
+    // Where files can be without a name, a process that is killed here leaves none.
+    const int unnamed = ::open(folder.c_str(), O_TMPFILE | O_WRONLY, 0600);
+    if (unnamed >= 0) {
+      EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+      ::close(unnamed);
+    }
   }
   EXPECT_EQ(read_file(path, 100).value(), "old");
   auto file = AtomicFile::create(path);
@@ -68,6 +76,19 @@ TEST(File, AtomicFileIsAllOrNothing) {
   EXPECT_EQ(read_file(path, 100).value(), "new bytes");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
   std::filesystem::remove_all(folder);
+}
+
+TEST(File, PermissionsAreTheUmasksOrThoseOfTheFileReplaced) {
+  const auto path = temporary("adze_permissions");
+  std::filesystem::remove(path);
+  const mode_t before = ::umask(077);
+  ASSERT_TRUE(write_file_atomic(path, "new"));
+  ::umask(before);
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms{0600});
+  std::filesystem::permissions(path, std::filesystem::perms{0640});
+  ASSERT_TRUE(write_file_atomic(path, "newer"));
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms{0640});
+  std::filesystem::remove(path);
 }
 
 TEST(File, PipesAndFoldersAreNotReplaced) {
@@ -114,7 +135,7 @@ TEST(File, AFileLargerThanItsDiskIsRefusedBeforeItIsWritten) {
   const Status status = require_free_space(temporary("adze_huge"), std::uint64_t{1} << 62);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, ErrorCode::disk_full);
-  EXPECT_THAT(status.error().message, ::testing::HasSubstr("adze_huge' needs 4611686018.43 GB and its disk has"));
+  EXPECT_THAT(status.error().message, ::testing::HasSubstr("adze_huge' needs 4611686018427.4 MB and its disk has"));
 }
 
 TEST(ReadModelFile, TakesFilesOnly) {
