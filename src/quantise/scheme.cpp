@@ -163,10 +163,8 @@ class Rules {
     const bool overridden = named != scheme_.overrides.end();
     // The per-layer table is far larger than the other one, so an override may name it.
     const bool own_choice = overridden && tensor.name == "per_layer_token_embd.weight";
-    if (role == Role::token_embedding && scheme_.token_embedding && !own_choice) {
-      return fit_to_columns(*scheme_.token_embedding, columns_of(tensor.shape));
-    }
-    if (role == Role::output && scheme_.output) return fit_to_columns(*scheme_.output, columns_of(tensor.shape));
+    if (const auto asked = asked_for(role); asked && !own_choice)
+      return fit_to_columns(*asked, columns_of(tensor.shape));
     if (tensor::dtype_info(base_).block_elements == 1 && !overridden) return {base_};
     DType type = base_;
     if (overridden) {
@@ -179,11 +177,17 @@ class Rules {
 
  private:
   bool is(std::initializer_list<MixId> ids) const { return std::ranges::find(ids, mix_) != ids.end(); }
+  bool is_output(Role role) const { return role == Role::output || (tied_ && role == Role::token_embedding); }
+  // The type that was given to a tensor's role by an option of its own.
+  std::optional<DType> asked_for(Role role) const {
+    if (role == Role::token_embedding && scheme_.token_embedding) return scheme_.token_embedding;
+    return is_output(role) ? scheme_.output : std::nullopt;
+  }
   bool many_queries_per_key() const { return traits_.query_heads_per_key >= 4; }
   bool eight_experts() const { return traits_.experts == 8; }
 
   DType by_role(Role role, const TensorEntry& tensor) {
-    if (role == Role::output || (tied_ && role == Role::token_embedding)) return output_type(tensor);
+    if (is_output(role)) return output_type(tensor);
     if (mix_ == MixId::mxfp4_moe) return is_stacked(tensor.shape) ? DType::mxfp4 : DType::q8_0;
     switch (role) {
       case Role::attention_values: return values_type(value_index_++);
@@ -202,7 +206,6 @@ class Rules {
   }
 
   DType output_type(const TensorEntry& tensor) const {
-    if (scheme_.output) return *scheme_.output;
     if (mix_ == MixId::mxfp4_moe || base_ == DType::q8_0 || !divides(base_, columns_of(tensor.shape))) {
       return DType::q8_0;
     }

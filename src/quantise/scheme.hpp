@@ -74,11 +74,13 @@ bool matches(std::string_view pattern, std::string_view name);
 
 struct Scheme {
   const Mix* mix = nullptr;
-  bool pure = false;                      // the base type for every matrix, no rules
-  bool has_importance = false;            // some rules are for quantisers without an importance matrix
-  std::optional<tensor::DType> output{};  // output.weight, or the embedding that takes its place
+  bool pure = false;            // the base type for every matrix, no rules
+  bool has_importance = false;  // some rules are for quantisers without an importance matrix
+  // What comes first counts: token_embedding, output, the first override that matches, then pure or the mix's rules.
+  // Only for per_layer_token_embd.weight, far larger than the other table, an override comes before the two.
   std::optional<tensor::DType> token_embedding{};
-  std::vector<TypeOverride> overrides{};  // the first that matches, before any rule
+  std::optional<tensor::DType> output{};  // output.weight; of a model without it, the embeddings
+  std::vector<TypeOverride> overrides{};
 };
 
 struct TensorEntry {

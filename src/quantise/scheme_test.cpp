@@ -90,6 +90,24 @@ TEST(Scheme, ATiedEmbeddingCountsAsTheOutput) {
       DType::q5_1);
 }
 
+// Whatever decides about the other matrices, and before overrides, tied or not.
+TEST(Scheme, TheTypeOfTheOutputIsTheOneAskedFor) {
+  for (const bool tied : {false, true}) {
+    const char* output = tied ? "token_embd.weight" : "output.weight";
+    const auto type_of = [&](Scheme scheme) {
+      scheme.output = DType::q5_1;
+      return dense(16, 4, tied).types(scheme).at(output);
+    };
+    EXPECT_EQ(type_of({.mix = find_mix("Q4_K_M").value()}), DType::q5_1) << output;
+    EXPECT_EQ(type_of({.mix = find_mix("Q4_K_M").value(), .pure = true}), DType::q5_1) << output;
+    EXPECT_EQ(type_of({.mix = find_mix("F16").value()}), DType::q5_1) << output;
+    EXPECT_EQ(type_of({.mix = find_mix("Q4_0").value(), .overrides = {{"*", DType::q8_0}}}), DType::q5_1) << output;
+  }
+  const Scheme both{.mix = find_mix("BF16").value(), .token_embedding = DType::q8_0, .output = DType::q5_1};
+  EXPECT_EQ(dense(16, 4, true).types(both).at("token_embd.weight"), DType::q8_0);
+  EXPECT_EQ(dense(16, 4, false).types(both).at("output.weight"), DType::q5_1);
+}
+
 TEST(Scheme, Q3AndQ2DependOnTheSharingOfKeys) {
   const auto large = dense(32, 4).types("Q3_K_M");
   EXPECT_EQ(large.at("blk.0.attn_v.weight"), DType::q5_k);
