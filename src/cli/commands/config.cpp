@@ -19,7 +19,7 @@ constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::sampli
                                       SettingGroup::chat, SettingGroup::hub};
 constexpr Example kExamples[] = {
     {"adze config", "Every setting, its value and where the value comes from"},
-    {"adze config > ~/.config/adze/config.toml", "The output is itself a configuration file"},
+    {"adze config > settings.toml", "The output is itself a configuration file, for --config settings.toml"},
 };
 
 std::string_view source_name(SettingSource source) {

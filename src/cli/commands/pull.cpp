@@ -22,7 +22,7 @@ constexpr Option kOptions[] = {
 };
 constexpr SettingGroup kSettings[] = {SettingGroup::hub};
 constexpr Example kExamples[] = {
-    {"adze pull smollm2", "SmolLM2-135M-Instruct, 97 MB, Apache-2.0"},
+    {"adze pull smollm2", "SmolLM2-135M-Instruct, 98 MB, Apache-2.0"},
     {"adze pull hf:ORG/REPO/model-Q4_K_M.gguf", "A file of the hub; one that is in its cache already is linked"},
 };
 
