@@ -54,6 +54,18 @@ Status check_importance(const PlannedTensor& planned, const FileOptions& options
       "Make one with adze imatrix and give it with --imatrix, or take Q2_K.");
 }
 
+// A pattern that names nothing is a slip of the pen, and would pass unseen in a list of hundreds.
+Status check_overrides(const Scheme& scheme, const std::vector<TensorEntry>& entries) {
+  for (const TypeOverride& override : scheme.overrides) {
+    const auto meant = [&](const TensorEntry& e) { return is_quantised(e) && matches(override.pattern, e.name); };
+    if (std::ranges::any_of(entries, meant)) continue;
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("'{}' names none of the matrices that get another type", override.pattern),
+                "adze inspect lists the tensors; norms, routers and biases keep their type");
+  }
+  return {};
+}
+
 void copy_metadata(const format::Metadata& metadata, const FileOptions& options, format::GgufWriter& writer) {
   for (const auto& entry : metadata.entries()) {
     if (std::ranges::find(kNotCopied, entry.key) == kNotCopied.end()) writer.add_value(entry.key, entry.value);
@@ -80,9 +92,11 @@ Result<FilePlan> plan_file(const format::GgufFile& in, const FileOptions& option
   std::vector<TensorEntry> entries;
   entries.reserve(in.tensors().size());
   for (const auto& tensor : in.tensors()) entries.push_back({tensor.view.name, tensor.view.type, tensor.view.shape});
+  ADZE_TRY_STATUS(check_overrides(options.scheme, entries));
   const std::vector<TypeChoice> choices = choose_types(options.scheme, traits, entries);
 
   FilePlan plan;
+  bool is_matched = false;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const format::GgufTensor& from = in.tensors()[i];
     PlannedTensor planned{.from = &from, .choice = choices[i], .changes = choices[i].type != from.view.type};
@@ -91,12 +105,18 @@ Result<FilePlan> plan_file(const format::GgufFile& in, const FileOptions& option
       ADZE_TRY(const std::vector<float> weights, options.importance->weights_for(from.view.name, from.view.shape));
       planned.has_importance = !weights.empty();
       plan.without_importance += weights.empty() ? 1 : 0;
+      is_matched |= planned.has_importance;
     }
     if (planned.changes) ADZE_TRY_STATUS(check_importance(planned, options));
     plan.fell_back += planned.choice.fell_back ? 1 : 0;
     plan.bytes_before += from.view.bytes.size();
     plan.bytes_after += planned.changes ? bytes_as(from.view, planned.choice.type) : from.view.bytes.size();
     plan.tensors.push_back(planned);
+  }
+  if (plan.without_importance > 0 && !is_matched) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("the importance matrix '{}' names none of the model's matrices", options.importance_name),
+                "it is of another model: make one with adze imatrix");
   }
   return plan;
 }

@@ -77,9 +77,25 @@ TEST(QuantiseFile, AnImportanceMatrixOfAnotherModelIsRefused) {
   const auto refused = plan_file(in, options);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("128 columns for 'blk.0.attn_q.weight', which has 256"));
+  importance.entries.clear();
+  importance.entries["blk.9.attn_q.weight"] = {.sums = std::vector<float>(256, 1.0f), .counts = {1.0f}};
+  options.importance_name = "other.gguf";
+  EXPECT_THAT(plan_file(in, options).error().message, HasSubstr("'other.gguf' names none of the model's matrices"));
   options.scheme.mix = find_mix("Q2_K_S").value();
   importance.entries.clear();
   EXPECT_THAT(plan_file(in, options).error().message, HasSubstr("Q2_K_S needs an importance matrix"));
+}
+
+TEST(QuantiseFile, APatternThatNamesNoMatrixIsRefused) {
+  const format::GgufFile in = small_file("adze_quantise_in.gguf");
+  for (const char* pattern : {"attn_qq", "norm"}) {
+    const FileOptions options{
+        .scheme = {.mix = find_mix("Q4_0").value(), .overrides = {{pattern, tensor::DType::q8_0}}},
+        .allow_requantise = true};
+    const auto refused = plan_file(in, options);
+    ASSERT_FALSE(refused) << pattern;
+    EXPECT_THAT(refused.error().message, HasSubstr(fmt::format("'{}' names none", pattern)));
+  }
 }
 
 TEST(QuantiseFile, StoppedWritesNothing) {

@@ -102,6 +102,7 @@ Result<ExitCode> run_imatrix(Context& context) {
   const double begin = now_seconds();
   std::uint32_t chunks = 0;
   ADZE_TRY(const format::ImportanceMatrix measured, measure(context, engine, *file, chunks));
+  if (chunks == 0) return fail(ErrorCode::cancelled, "stopped before a chunk was measured");
   ADZE_TRY_STATUS(matrix.add(measured));
   ADZE_TRY_STATUS(matrix.write(out));
   const double seconds = now_seconds() - begin;
@@ -116,13 +117,14 @@ Result<ExitCode> run_imatrix(Context& context) {
         .field("matrices", matrix.entries.size())
         .field("chunks", chunks)
         .field("chunk_size", static_cast<std::int64_t>(measured.chunk_size))
+        .field("stopped", interrupted())
         .field("seconds", seconds);
     context.console.print(json.end_object().take());
   } else {
     context.console.note(fmt::format("{}: {} matrices on {} chunks of {} tokens, in {:.1f} s", out.string(),
                                      matrix.entries.size(), chunks, measured.chunk_size, seconds));
   }
-  return ExitCode::ok;
+  return interrupted() ? ExitCode::interrupted : ExitCode::ok;
 }
 
 }  // namespace

@@ -117,10 +117,11 @@ std::string as_json(const quantise::Mix& mix, const quantise::FilePlan& plan, bo
   return json.end_object().take();
 }
 
-void say_what_is_unusual(Console& console, const quantise::FilePlan& plan) {
+void say_what_is_unusual(Console& console, const quantise::Mix& mix, const quantise::FilePlan& plan) {
   if (plan.fell_back > 0) {
-    console.note(fmt::format("note: {} tensor{} rows that TYPE's blocks do not divide and get{} another type",
-                             plan.fell_back, plan.fell_back == 1 ? " has" : "s have", plan.fell_back == 1 ? "s" : ""));
+    console.note(fmt::format("note: {} tensor{} rows that the blocks of {} do not divide and get{} another type",
+                             plan.fell_back, plan.fell_back == 1 ? " has" : "s have", mix.name,
+                             plan.fell_back == 1 ? "s" : ""));
   }
   if (plan.without_importance > 0) {
     console.note(
@@ -166,7 +167,7 @@ Result<ExitCode> run_quantize(Context& context) {
     options.importance_name = *file;
   }
   ADZE_TRY(const quantise::FilePlan plan, quantise::plan_file(in, options));
-  say_what_is_unusual(context.console, plan);
+  say_what_is_unusual(context.console, *options.scheme.mix, plan);
   const bool json = context.arguments.has("json");
   if (!dry) {
     watch_interrupts();
