@@ -59,9 +59,12 @@ Result<PlannedFile> PlannedFile::plan(std::unique_ptr<format::GgufWriter> writer
   PlannedFile file;
   file.parameters_ = count_parameters(tensors);
   writer->add_string("general.size_label", size_label(file.parameters_));
+  // Codes that GGUF cannot hold become floats before the mix decides, of the width that it asks for.
+  const bool is_float = options.mix != nullptr && tensor::dtype_info(options.mix->base).block_elements == 1;
+  const tensor::DType decoded = is_float ? options.mix->base : tensor::DType::bf16;
   std::vector<quantise::TensorEntry> entries;
   for (const OutTensor& tensor : tensors)
-    entries.push_back({tensor.name, unquantised_type(tensor, tensor::DType::bf16), tensor.shape});
+    entries.push_back({tensor.name, unquantised_type(tensor, decoded), tensor.shape});
   ADZE_TRY(const std::vector<quantise::TypeChoice> choices, choose_types(entries, options.mix, *writer));
   file.mix_ = options.mix != nullptr ? options.mix : &mix_of(entries);
   quantise::add_quantisation_keys(*writer, *file.mix_);
