@@ -25,6 +25,9 @@ inline constexpr std::size_t kSafetensorsMaxShards = 4096;
 inline constexpr int kJsonMaxDepth = 64;
 inline constexpr std::uint64_t kModelConfigMaxBytes = 1u << 20;  // config.json, generation_config.json
 
+// --- model-manifest.json (model/manifest), read or written: limit_exceeded ------------------------------------------
+inline constexpr std::uint64_t kMaxManifestBytes = 100'000'000;  // it lists what the headers of the files list
+
 // --- model (model/): corrupt_file, naming the key
 inline constexpr std::int64_t kMaxLayers = 1024;
 inline constexpr std::int64_t kMaxHidden = 1 << 17;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "format/gguf.hpp"
+#include "model/hyperparameter_fields.hpp"
 
 namespace adze::convert {
 namespace {
@@ -79,44 +80,31 @@ std::string size_label(const ParameterCount& count) {
 
 namespace {
 
-// The first setting in which two readings of a model differ, other than those that its tensors make up for; empty:
-// none.
+// Settings that a GGUF file's tensors say or make up for: rows are in another order, a part is there or not.
+constexpr std::string_view kOfTensors[] = {
+    "interleaved",      "turned_pairs",        "short_factors", "long_factors",      "values",
+    "attention_biases", "feed_forward_biases", "tied_output",   "value_heads_tiled", "gates_by_key_head"};
+// What llama3 says, for which GGUF has factors in a tensor.
+constexpr std::string_view kOfLlama3[] = {"rope.scaling", "rope.factor", "rope.original_context",
+                                          "rope.low_frequency_factor", "rope.high_frequency_factor"};
+
+// The first setting in which two readings of a model differ, other than those; empty: none.
 std::string first_difference(const model::Hyperparameters& a, const model::Hyperparameters& b) {
-  const auto differs = [](const model::RopeSettings& x, const model::RopeSettings& y) {
-    const bool factors = x.scaling == model::RopeScaling::llama3 && y.scaling == model::RopeScaling::none;
-    const bool scaling = x.scaling != y.scaling || x.factor != y.factor || x.beta_fast != y.beta_fast ||
-                         x.beta_slow != y.beta_slow || x.original_context != y.original_context;
-    return x.dims != y.dims || x.base != y.base || x.round_ramp != y.round_ramp ||
-           x.attention_factor != y.attention_factor || (scaling && !factors);
+  const bool llama3 = a.rope.scaling == model::RopeScaling::llama3 && b.rope.scaling == model::RopeScaling::none;
+  const auto compare = [&](const std::vector<model::Field>& x, const std::vector<model::Field>& y) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::string_view name = x[i].name, own = name.substr(name.find('.') + 1);
+      if (x[i] == y[i] || std::ranges::find(kOfTensors, own) != std::end(kOfTensors)) continue;
+      if (!llama3 || std::ranges::find(kOfLlama3, name) == std::end(kOfLlama3)) return std::string(name);
+    }
+    return std::string();
   };
-  if (differs(a.rope, b.rope) || differs(a.local_rope, b.local_rope)) return "rope_parameters or rope_scaling";
-  if (a.vocabulary_size != b.vocabulary_size || a.hidden_size != b.hidden_size ||
-      a.context_length != b.context_length || a.layer_input_size != b.layer_input_size)
-    return "vocab_size, hidden_size or max_position_embeddings";
-  if (a.norm != b.norm || a.norm_epsilon != b.norm_epsilon) return "rms_norm_eps";
-  if (a.attention_scale != b.attention_scale || a.value_norm != b.value_norm || a.position_scale != b.position_scale ||
-      a.position_interval != b.position_interval)
-    return "the scale of attention";
-  if (a.attention_softcap != b.attention_softcap || a.final_softcap != b.final_softcap) return "a soft cap";
-  if (a.embedding_scale != b.embedding_scale || a.logit_scale != b.logit_scale)
-    return "the scale of embeddings, residuals or logits";
-  const auto& m = a.mixture;
-  const auto& n = b.mixture;
-  if (m.experts != n.experts || m.used != n.used || m.width != n.width || m.shared_width != n.shared_width ||
-      m.scoring != n.scoring || m.renormalise != n.renormalise || m.scale != n.scale)
-    return "the mixture of experts";
-  if (a.layers.size() != b.layers.size()) return "num_hidden_layers";
-  for (std::size_t i = 0; i < a.layers.size(); ++i) {
-    const model::LayerParameters& x = a.layers[i];
-    const model::LayerParameters& y = b.layers[i];
-    const bool same = x.heads == y.heads && x.kv_heads == y.kv_heads && x.head_size == y.head_size &&
-                      x.feed_forward == y.feed_forward && x.window == y.window && x.rope == y.rope &&
-                      x.kv_source == y.kv_source && x.convolution == y.convolution &&
-                      x.delta.key_heads == y.delta.key_heads && x.delta.value_heads == y.delta.value_heads &&
-                      x.delta.key_size == y.delta.key_size && x.delta.value_size == y.delta.value_size;
-    if (!same) return fmt::format("the sizes or the kind of layer {}", i);
+  std::string lost = compare(fields_of(a), fields_of(b));
+  for (std::size_t i = 0; lost.empty() && i < a.layers.size(); ++i) {  // as many in both: "layers" is a field
+    lost = compare(fields_of(a.layers[i]), fields_of(b.layers[i]));
+    if (!lost.empty()) return fmt::format("the {} of layer {}", lost, i);
   }
-  return {};
+  return lost;
 }
 
 }  // namespace

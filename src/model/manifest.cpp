@@ -7,12 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <unordered_map>
+#include <variant>
 
 #include "base/file.hpp"
 #include "base/hash.hpp"
 #include "base/limits.hpp"
 #include "format/json.hpp"
-#include "model/rope.hpp"
+#include "model/hyperparameter_fields.hpp"
 #include "model/tensor_names.hpp"
 
 namespace adze::model {
@@ -30,104 +31,20 @@ std::string_view kind_of(const LayerParameters& layer) {
   return layer.window > 0 ? "sliding" : "full";
 }
 
-std::string_view rope_name(LayerParameters::Rope rope) {
-  switch (rope) {
-    case LayerParameters::Rope::main: return "main";
-    case LayerParameters::Rope::local: return "local";
-    case LayerParameters::Rope::none: return "none";
-  }
-  return "none";
-}
-
-std::string_view activation_name(ops::Activation activation) {
-  switch (activation) {
-    case ops::Activation::silu: return "silu";
-    case ops::Activation::gelu_tanh: return "gelu_tanh";
-    case ops::Activation::gelu_erf: return "gelu_erf";
-    case ops::Activation::relu_squared: return "relu_squared";
-    case ops::Activation::swiglu_oai: return "swiglu_oai";
-  }
-  return "unknown";
-}
-
-std::string_view scoring_name(ops::Route::Scoring scoring) {
-  switch (scoring) {
-    case ops::Route::Scoring::softmax: return "softmax";
-    case ops::Route::Scoring::sigmoid: return "sigmoid";
-  }
-  return "unknown";
-}
-
-Json json_of(const RopeSettings& rope) {
-  return {{"dims", rope.dims},
-          {"interleaved", rope.interleaved},
-          {"base", rope.base},
-          {"scaling", rope_scaling_name(rope.scaling)},
-          {"factor", rope.factor},
-          {"original_context", rope.original_context},
-          {"low_frequency_factor", rope.low_frequency_factor},
-          {"high_frequency_factor", rope.high_frequency_factor},
-          {"beta_fast", rope.beta_fast},
-          {"beta_slow", rope.beta_slow},
-          {"round_ramp", rope.round_ramp},
-          {"turned_pairs", rope.turned_pairs},
-          {"attention_factor", rope.attention_factor},
-          {"short_factors", rope.short_factors},
-          {"long_factors", rope.long_factors}};
-}
-
-Json json_of(const MixtureParameters& mixture) {
-  return {{"experts", mixture.experts},
-          {"used", mixture.used},
-          {"width", mixture.width},
-          {"shared_width", mixture.shared_width},
-          {"scoring", scoring_name(mixture.scoring)},
-          {"renormalise", mixture.renormalise},
-          {"scale", mixture.scale}};
-}
-
-Json json_of(const LayerParameters& layer) {
-  Json json{{"kind", kind_of(layer)}, {"feed_forward", layer.feed_forward}};
-  if (layer.heads > 0) {
-    json["heads"] = layer.heads;
-    json["kv_heads"] = layer.kv_heads;
-    json["head_size"] = layer.head_size;
-    json["window"] = layer.window;
-    json["rope"] = rope_name(layer.rope);
-    json["kv_source"] = layer.kv_source;
-  } else {
-    json["key_heads"] = layer.delta.key_heads;
-    json["value_heads"] = layer.delta.value_heads;
-    json["key_size"] = layer.delta.key_size;
-    json["value_size"] = layer.delta.value_size;
-    json["value_heads_tiled"] = layer.delta.tiled;
-    json["convolution"] = layer.convolution;
+// A field "rope.base" is the member "base" of the member "rope".
+Json json_of(const std::vector<Field>& fields) {
+  Json json = Json::object();
+  for (const Field& field : fields) {
+    const std::size_t dot = field.name.find('.');
+    Json& into = dot == field.name.npos ? json : json[field.name.substr(0, dot)];
+    into[field.name.substr(dot + 1)] = std::visit([](const auto& value) { return Json(value); }, field.value);
   }
   return json;
 }
 
-Json constants_of(const Hyperparameters& p) {
-  Json json{{"vocabulary_size", p.vocabulary_size},
-            {"hidden_size", p.hidden_size},
-            {"layers", p.layer_count()},
-            {"predictors", p.predictors},
-            {"context_length", p.context_length},
-            {"norm", p.norm == ops::NormSpec::Kind::layer ? "layer" : "rms"},
-            {"norm_epsilon", p.norm_epsilon},
-            {"attention_scale", p.attention_scale},
-            {"attention_softcap", p.attention_softcap},
-            {"value_norm", p.value_norm},
-            {"position_scale", p.position_scale},
-            {"position_interval", p.position_interval},
-            {"logit_scale", p.logit_scale},
-            {"final_softcap", p.final_softcap},
-            {"embedding_scale", p.embedding_scale},
-            {"layer_input_size", p.layer_input_size},
-            {"tied_output", p.tied_output},
-            {"activation", activation_name(p.activation)},
-            {"rope", json_of(p.rope)},
-            {"local_rope", json_of(p.local_rope)}};
-  if (p.mixture.experts > 0) json["mixture"] = json_of(p.mixture);
+Json json_of(const LayerParameters& layer) {
+  Json json{{"kind", kind_of(layer)}};
+  json.update(json_of(fields_of(layer)));
   return json;
 }
 
@@ -212,7 +129,7 @@ Json manifest_of(const ManifestSource& source, bool digests) {
           {"architecture", source.store.architecture()},
           {"family", source.family.name},
           {"format", source.store.folder() != nullptr ? "safetensors" : "gguf"},
-          {"constants", constants_of(source.parameters)},
+          {"constants", json_of(fields_of(source.parameters))},
           {"layers", std::move(layers)},
           {"quantisation", inventory.types},
           {"files", inventory.files},
@@ -297,8 +214,13 @@ std::filesystem::path manifest_path(const std::filesystem::path& model) {
   return std::filesystem::path(model) += ".manifest.json";
 }
 
-std::string write_manifest(const ManifestSource& source) {
-  return manifest_of(source, true).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+Result<std::string> write_manifest(const ManifestSource& source) {
+  std::string text = manifest_of(source, true).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (text.size() <= limits::kMaxManifestBytes) return text;
+  return fail(ErrorCode::limit_exceeded,
+              fmt::format("the manifest of this model would have {} bytes, allowed are {}", text.size(),
+                          limits::kMaxManifestBytes),
+              "the model runs without one");
 }
 
 Status check_manifest(const ManifestSource& source, std::string_view text, std::string_view name, ManifestCheck check) {
@@ -316,8 +238,7 @@ Status check_manifest_beside(const ManifestSource& source, ManifestCheck check) 
   const std::filesystem::path path = manifest_path(source.store.path());
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return {};
-  // It lists what the headers of the files list, so it has their limit.
-  ADZE_TRY(const std::string text, read_model_file(path, limits::kSafetensorsMaxHeaderBytes));
+  ADZE_TRY(const std::string text, read_model_file(path, limits::kMaxManifestBytes));
   return check_manifest(source, text, path.filename().string(), check);
 }
 

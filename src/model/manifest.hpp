@@ -16,15 +16,15 @@ namespace adze::model {
 // FOLDER/model-manifest.json, or FILE.manifest.json beside a GGUF file.
 std::filesystem::path manifest_path(const std::filesystem::path& model);
 
-// A model as its files say it is. `parameters` as the family read them, without a caller's overrides.
+// A model as its files say it is, without a caller's overrides; Model::manifest_source() makes it.
 struct ManifestSource {
   const Family& family;
-  const Hyperparameters& parameters;
+  Hyperparameters parameters;
   const format::WeightStore& store;
 };
 
-// The manifest as JSON, with a digest of every tensor: reads all weights.
-std::string write_manifest(const ManifestSource& source);
+// The manifest as JSON, with a digest of every tensor: reads all weights. Errors: limit_exceeded.
+Result<std::string> write_manifest(const ManifestSource& source);
 
 enum class ManifestCheck : std::uint8_t {
   structure,  // everything but the tensors' bytes

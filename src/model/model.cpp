@@ -7,7 +7,6 @@
 
 #include "base/limits.hpp"
 #include "model/huggingface/vocabulary.hpp"
-#include "model/manifest.hpp"
 #include "model/vocabulary.hpp"
 
 namespace adze::model {
@@ -102,12 +101,13 @@ Status Model::build(const ModelOptions& options) {
   const std::vector<TensorRow> rows = family_->tensors(parameters_);
   if (!rope_is_interleaved(rows, store_.format())) parameters_.rope.interleaved = false;
   ADZE_TRY(weights_, Weights::resolve(rows, parameters_, store_));
-  if (options.check_manifest) {
-    ADZE_TRY_STATUS(check_manifest_beside({*family_, parameters_, store_}, ManifestCheck::structure));
-  }
-  ADZE_TRY(predictors_, Weights::bind_predictors(rows, parameters_, store_));
   RopeSettings& rope = parameters_.rope;
   ADZE_TRY_STATUS(take_long_rope(weights_, rope));
+  stated_rope_ = rope;
+  if (options.check_manifest) {
+    ADZE_TRY_STATUS(check_manifest_beside(manifest_source(), ManifestCheck::structure));
+  }
+  ADZE_TRY(predictors_, Weights::bind_predictors(rows, parameters_, store_));
   ADZE_TRY(rope, apply_overrides(rope, options.rope));
   ADZE_TRY(const std::int64_t context, choose_context(options, parameters_, rope));
   rope.beyond_original = context > rope.original_context;
@@ -179,6 +179,12 @@ Status Model::read_generation_defaults() {
     if (value != 0.0f) notes_.push_back(fmt::format("{} is not followed: Adze does not have this sampler", key));
   }
   return {};
+}
+
+ManifestSource Model::manifest_source() const {
+  ManifestSource source{*family_, parameters_, store_};
+  source.parameters.rope = stated_rope_;
+  return source;
 }
 
 std::string Model::name() const {

@@ -14,6 +14,7 @@
 #include "format/weight_store.hpp"
 #include "model/huggingface/folder.hpp"
 #include "model/hyperparameters.hpp"
+#include "model/manifest.hpp"
 #include "model/registry.hpp"
 #include "model/rope.hpp"
 #include "model/tensors.hpp"
@@ -53,6 +54,8 @@ class Model {
   // Of the blocks that predict further tokens (see Weights::bind_predictors); the plan does not read them.
   const Weights& predictors() const { return predictors_; }
   const format::Metadata& metadata() const { return store_.metadata(); }
+  // What a manifest says of this model, whatever the options that it was loaded with.
+  ManifestSource manifest_source() const;
   const Weights& named_weights() const { return weights_; }  // by the GGUF names of the family's rows
 
   std::string name() const;              // general.name, else the file's
@@ -71,6 +74,7 @@ class Model {
   Weights weights_, predictors_;
   const Family* family_ = nullptr;
   Hyperparameters parameters_;
+  RopeSettings stated_rope_;  // as the files say, without overrides
   ops::Plan plan_;
   GenerationDefaults defaults_;
   std::vector<std::string> notes_;

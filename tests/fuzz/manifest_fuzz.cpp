@@ -35,8 +35,8 @@ Small make() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const Small small = make();
   const model::Model& model = *small.model;
-  const model::ManifestSource source{model.family(), model.hyperparameters(), model.weights()};
-  static const std::string right = model::write_manifest(source);
+  const model::ManifestSource source = model.manifest_source();
+  static const std::string right = model::write_manifest(source).value();
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const Status checked = model::check_manifest(source, text, "manifest", model::ManifestCheck::bytes);
   if (!checked && checked.error().message.empty()) std::abort();

@@ -8,7 +8,9 @@
 #include <string>
 
 #include "base/file.hpp"
+#include "base/limits.hpp"
 #include "convert/synth.hpp"
+#include "golden/oracle.hpp"
 #include "model/model.hpp"
 #include "support/model_folder.hpp"
 
@@ -31,7 +33,7 @@ class Manifest : public testing::Test {
     folder.write("model.gguf", planned->to_bytes());
     const auto model = model::Model::load(path);
     ASSERT_TRUE(model.has_value()) << model.error().message;
-    manifest = model::write_manifest({model->family(), model->hyperparameters(), model->weights()});
+    manifest = model::write_manifest(model->manifest_source()).value();
   }
   void write(const std::string& text) const { folder.write("model.gguf.manifest.json", text); }
   // The manifest with one piece of text changed.
@@ -58,8 +60,7 @@ TEST_F(Manifest, ThatIsRightLoads) {
   write(manifest);
   const auto model = model::Model::load(path);
   ASSERT_TRUE(model.has_value()) << model.error().message;
-  const Status checked = model::check_manifest_beside({model->family(), model->hyperparameters(), model->weights()},
-                                                      model::ManifestCheck::bytes);
+  const Status checked = model::check_manifest_beside(model->manifest_source(), model::ManifestCheck::bytes);
   EXPECT_TRUE(checked) << checked.error().message;
 }
 
@@ -116,8 +117,7 @@ TEST_F(Manifest, AChangedByteIsFoundByItsDigest) {
   folder.write("model.gguf", bytes);
   const auto model = model::Model::load(path);
   ASSERT_TRUE(model.has_value()) << model.error().message;  // structure says nothing of bytes
-  const Status checked = model::check_manifest_beside({model->family(), model->hyperparameters(), model->weights()},
-                                                      model::ManifestCheck::bytes);
+  const Status checked = model::check_manifest_beside(model->manifest_source(), model::ManifestCheck::bytes);
   ASSERT_FALSE(checked);
   EXPECT_THAT(checked.error().message, HasSubstr(".xxh3\" is "));
 }
@@ -129,6 +129,54 @@ TEST_F(Manifest, AGrownFileIsFound) {
   ASSERT_FALSE(model.has_value());
   EXPECT_THAT(model.error().message, HasSubstr(R"("files[0].bytes" is )"));
 }
+
+TEST_F(Manifest, IsThatOfTheFilesWhateverTheOptions) {
+  const auto model =
+      model::Model::load(path, {.rope = {.scaling = "linear", .frequency_base = 500.0, .factor = 2.0}, .context = 100});
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  EXPECT_EQ(model::write_manifest(model->manifest_source()).value(), manifest);
+}
+
+TEST_F(Manifest, HasALimit) {
+  write(manifest);
+  std::filesystem::resize_file(folder.path() / "model.gguf.manifest.json", limits::kMaxManifestBytes + 1);
+  const auto model = model::Model::load(path);
+  ASSERT_FALSE(model.has_value());
+  EXPECT_EQ(model.error().code, ErrorCode::limit_exceeded);
+}
+
+// What is written for a model of any family lets it load.
+class ManifestOf : public OracleTest {};
+
+TEST_P(ManifestOf, LetsItsModelLoad) {
+  const OracleRow& row = GetParam();
+  const Oracle oracle(row.model);
+  const bool is_folder = std::string_view(row.type).starts_with("HF");
+  const std::filesystem::path original = is_folder ? oracle.hugging_face(row.type) : oracle.gguf(row.type);
+  const ModelFolder folder(std::string("adze_manifest_") + row.model);
+  if (is_folder) {
+    std::filesystem::copy(original, folder.path(), std::filesystem::copy_options::recursive);
+  } else {
+    std::filesystem::copy(original, folder.path());
+  }
+  const std::filesystem::path path = is_folder ? folder.path() : folder.path() / original.filename();
+  const auto model = model::Model::load(path, {.check_manifest = false});
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  const auto text = model::write_manifest(model->manifest_source());
+  ASSERT_TRUE(text.has_value()) << text.error().message;
+  folder.write(model::manifest_path(path).filename().string(), *text);
+  const auto again = model::Model::load(path);
+  ASSERT_TRUE(again.has_value()) << again.error().message;
+  const Status checked = model::check_manifest_beside(again->manifest_source(), model::ManifestCheck::bytes);
+  EXPECT_TRUE(checked) << checked.error().message;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ManifestOf,
+                         testing::Values(OracleRow{"phi3-longrope", "BF16"}, OracleRow{"phi3-longrope", "HF"},
+                                         OracleRow{"cohere2", "HF"}, OracleRow{"ministral3", "BF16"},
+                                         OracleRow{"gpt-oss", "HF_MXFP4"}, OracleRow{"qwen3-moe", "BF16"},
+                                         OracleRow{"gemma4-e2b", "BF16"}, OracleRow{"gemma3-text", "HF"}),
+                         [](const auto& row) { return oracle_row_name(row.param); });
 
 }  // namespace
 }  // namespace adze::test

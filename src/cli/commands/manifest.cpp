@@ -37,7 +37,7 @@ Status check(const model::ManifestSource& source, const std::filesystem::path& p
 Result<ExitCode> run_manifest(Context& context) {
   ADZE_TRY(const std::filesystem::path model_path, find_model(context, *context.arguments.positional(0)));
   ADZE_TRY(const model::Model model, model::Model::load(model_path, {.check_manifest = false}));
-  const model::ManifestSource source{model.family(), model.hyperparameters(), model.weights()};
+  const model::ManifestSource source = model.manifest_source();
   const std::filesystem::path path = model::manifest_path(model.weights().path());
   if (context.arguments.has("check")) {
     ADZE_TRY_STATUS(check(source, path));
@@ -46,7 +46,8 @@ Result<ExitCode> run_manifest(Context& context) {
   }
   ADZE_TRY_STATUS(
       check_output(context, path, {}, "Give --check to compare it with the files, or --force to replace it."));
-  ADZE_TRY_STATUS(write_file_atomic(path, model::write_manifest(source)));
+  ADZE_TRY(const std::string manifest, model::write_manifest(source));
+  ADZE_TRY_STATUS(write_file_atomic(path, manifest));
   context.console.print(fmt::format("{}\n", path.string()));
   return ExitCode::ok;
 }
