@@ -1,8 +1,9 @@
 // The quantised weights of folders that MLX wrote: "quantization" in config.json says how, for the model and for single
 // modules, and each weight is three tensors, MODULE.weight (words of codes), MODULE.scales and MODULE.biases, which
-// become one view. Nothing is copied. docs/design/0006.
+// become one view. Nothing is copied. docs/design/0010.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,6 +27,9 @@ class MlxQuantisation {
   // none).
   static bool is_codes(const SafetensorsTensor& tensor);
   static const SafetensorsTensor* codes_of(const SafetensorsTensor& scales, const SafetensorsFolder& folder);
+
+  // The tensors of scales and biases that may stand beside codes of this name.
+  static std::array<std::string, 2> names_beside(std::string_view codes);
 
   // The weight that `codes` and what stands beside them are. A module that config.json does not list is what its shapes
   // say, which the model's own settings decide where several fit. Errors: corrupt_file (no scales, no biases, shapes

@@ -1,4 +1,4 @@
-// MLX's weights: codes in one tensor, scales and biases in others (why not as blocks: docs/design/0006). Code i of a
+// MLX's weights: codes in one tensor, scales and biases in others (why not as blocks: docs/design/0010). Code i of a
 // row is the `code_bits` bits from bit i * code_bits on of the row's bytes, counted from the low bit of each byte; the
 // 32-bit words of the file are only containers. Groups of 32, 64 or 128 values of a row share
 //
