@@ -39,7 +39,7 @@ Result<FolderConversion> plan_conversion(const std::filesystem::path& folder, co
   const Maker make = [threads = options.threads, &store = model->weights()](const OutTensor& tensor, tensor::DType type,
                                                                             const format::TensorSink& sink) -> Status {
     ADZE_TRY_STATUS(produce(tensor, type, threads, sink));
-    if (tensor.from != nullptr && store.find(tensor.from->name) != nullptr) store.release_tensor(tensor.from->name);
+    if (tensor.from != nullptr) store.release_tensor(tensor.from->name);
     return {};
   };
   ADZE_TRY(PlannedFile file,

@@ -344,6 +344,20 @@ TEST(WeightStoreTest, ChecksShapesAndRemembersWhatWasTaken) {
   EXPECT_EQ(store.find("output.weight"), nullptr);
 }
 
+// 32 values are one block, however they are shaped; 32 rows of one value are none.
+TEST(WeightStoreTest, RowsOfBlocksAreNotCutAnew) {
+  GgufWriter writer;
+  writer.add_string("general.architecture", "llama");
+  writer.add_tensor("blk.0.ffn_down.weight", tensor::DType::q8_0, shape({32}), value_bytes(64).first(34));
+  const std::string bytes = writer.to_bytes();
+  WeightStore store(parse(bytes).value());
+  const auto wrong = store.require("blk.0.ffn_down.weight", shape({32, 1}), "llama.feed_forward_length");
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, ErrorCode::corrupt_file);
+  EXPECT_THAT(wrong.error().message, HasSubstr("has the shape [32], expected [32, 1]"));
+  EXPECT_TRUE(store.require("blk.0.ffn_down.weight", shape({1, 32}), "").has_value());
+}
+
 TEST(WeightStoreTest, DigestFollowsTheSource) {
   const auto path = temporary("adze_digest.gguf");
   ASSERT_TRUE(small_model().write(path));

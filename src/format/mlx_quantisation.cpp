@@ -113,6 +113,10 @@ const SafetensorsTensor* MlxQuantisation::codes_of(const SafetensorsTensor& scal
   return nullptr;
 }
 
+std::array<std::string, 2> MlxQuantisation::names_beside(std::string_view codes) {
+  return {beside(codes, kScales), beside(codes, kBiases)};
+}
+
 // The scheme of a weight with `group_bits` bits of codes for each scale, if there is one; columns 0: of any width.
 std::optional<MlxQuantisation::Scheme> MlxQuantisation::scheme_of(bool exponents, std::int64_t group_bits,
                                                                   std::int64_t groups, std::int64_t columns) {

@@ -131,6 +131,12 @@ const SafetensorsTensor* SafetensorsFolder::find(std::string_view name) const {
   return nullptr;
 }
 
+void SafetensorsFolder::release(std::string_view name) const {
+  for (const SafetensorsFile& shard : shards_) {
+    if (const SafetensorsTensor* tensor = shard.find(name)) return shard.release(*tensor);
+  }
+}
+
 std::uint64_t SafetensorsFolder::file_bytes() const {
   std::uint64_t total = 0;
   for (const SafetensorsFile& shard : shards_) total += shard.file_bytes();

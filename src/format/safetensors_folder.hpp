@@ -35,6 +35,7 @@ class SafetensorsFolder {
   const std::filesystem::path& path() const { return path_; }
   std::span<const SafetensorsFile> shards() const { return shards_; }
   const SafetensorsTensor* find(std::string_view name) const;  // in whichever shard; null: in none
+  void release(std::string_view name) const;                   // gives a tensor's pages back to the system; a hint
   std::uint64_t file_bytes() const;
 
  private:

@@ -130,7 +130,10 @@ Result<const tensor::TensorView*> WeightStore::optional(std::string_view name, c
     const auto other = mlx_->with_columns(*found, expected[expected.rank - 1]);
     if (other) views_[position] = *other;
   }
-  if (!same_shape(found->shape, expected)) {
+  // Rows of blocks, or of codes whose scales stand beside them, cannot be cut anew.
+  const bool cut = found->groups.size != 0 || tensor::dtype_info(found->type).block_elements > 1;
+  const bool other_rows = cut && found->columns() != expected[expected.rank - 1];
+  if (other_rows || !same_shape(found->shape, expected)) {
     const std::string as = found->groups.size == 0 ? "" : fmt::format(" as {}", tensor::type_name(*found));
     return fail(ErrorCode::corrupt_file,
                 fmt::format("tensor '{}' has the shape {}{}, expected {} (implied by {})", name,
@@ -144,10 +147,7 @@ Result<const tensor::TensorView*> WeightStore::optional(std::string_view name, c
 
 Result<std::span<const std::byte>> WeightStore::require_part(std::string_view name, std::string_view element_type,
                                                              const tensor::Shape& expected, std::string_view why) {
-  const SafetensorsTensor* found = nullptr;
-  for (const SafetensorsFile& shard : folder_->shards()) {
-    if (found == nullptr) found = shard.find(name);
-  }
+  const SafetensorsTensor* found = folder_->find(name);
   if (found == nullptr) return missing(name, expected, why);
   const auto dims = std::span(expected.dims).first(static_cast<std::size_t>(expected.rank));
   if (found->dtype != element_type || !std::ranges::equal(found->shape, dims)) {
@@ -181,9 +181,11 @@ void WeightStore::release_headers() const {
 }
 
 void WeightStore::release_tensor(std::string_view name) const {
-  for (const SafetensorsFile& shard : folder_->shards()) {
-    if (const SafetensorsTensor* tensor = shard.find(name); tensor != nullptr) shard.release(*tensor);
-  }
+  const SafetensorsTensor* tensor = folder_ ? folder_->find(name) : nullptr;
+  if (tensor == nullptr) return;
+  folder_->release(name);
+  if (!mlx_ || !MlxQuantisation::is_codes(*tensor)) return;
+  for (const std::string& part : MlxQuantisation::names_beside(name)) folder_->release(part);
 }
 
 std::string format_shape(const tensor::Shape& shape) {

@@ -45,7 +45,8 @@ class WeightStore {
 
   // Looks only; does not count as taken.
   const tensor::TensorView* find(std::string_view name) const;
-  // The tensor, taken, with this shape, which it must have apart from dimensions of 1. `why` names the metadata keys
+  // The tensor, taken, with this shape, which it must have apart from dimensions of 1, and with these columns if they
+  // are blocks or codes. `why` names the metadata keys
   // that imply the shape, e.g. "llama.embedding_length, llama.attention.head_count". Errors: corrupt_file (missing, or
   // another shape); unsupported_type, unsupported_feature for a tensor that is no weight (8-bit floats, five
   // dimensions).
@@ -64,7 +65,7 @@ class WeightStore {
   std::uint64_t taken_bytes() const;
   // Gives the pages of a vocabulary that has been read back to the system, where the file holds one. A hint.
   void release_headers() const;
-  // The same for a folder's tensor of which a copy was made.
+  // The same for a folder's tensor that has been read for good, with its scales and biases. Nothing for GGUF.
   void release_tensor(std::string_view name) const;
 
   // Identity of the weights for cache keys, without reading them: XXH3 over every shard's header bytes (which hold all

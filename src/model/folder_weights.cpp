@@ -147,7 +147,7 @@ Result<std::unique_ptr<MadeWeight>> mxfp4(format::WeightStore& store, const std:
       std::memcpy(out, &block, sizeof block);
     }
   }
-  store.release_tensor(name + "_blocks");
+  for (const char* part : {"_blocks", "_scales"}) store.release_tensor(name + part);
   return made;
 }
 
