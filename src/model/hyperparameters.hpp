@@ -83,6 +83,7 @@ inline constexpr std::string_view kAttentionBias = "folder.attention_bias";     
 inline constexpr std::string_view kFeedForwardBias = "folder.feed_forward_bias";      // gate, up and down have
 inline constexpr std::string_view kGroupedValueHeads = "folder.grouped_value_heads";  // side by side, not tiled
 inline constexpr std::string_view kKeysAsValues = "folder.keys_as_values";            // full layers have no W_v
+inline constexpr std::string_view kSlidingLayers = "folder.sliding_layers";           // which ones slide
 inline constexpr std::string_view kTurnedPairs = "folder.turned_pairs";               // of each head, by the rope
 inline constexpr std::string_view kRoundRamp = "folder.round_ramp";                   // YaRN, RopeSettings::round_ramp
 inline constexpr std::string_view kShortFactors = "folder.rope_factors_short";        // RopeSettings::short_factors

@@ -142,6 +142,26 @@ TEST(Synth, SizesOfPublishedModelsAreRight) {
   }
 }
 
+constexpr const char* kCohere2 = R"({{"model_type": "cohere2", "hidden_size": 64, "intermediate_size": 64,
+  "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 320,
+  "sliding_window": 16, "layer_types": [{}"full_attention"]}})";
+
+// GGUF has no key for which layers of a Cohere2 slide, so there they are always the same.
+TEST(Synth, RefusesLayersThatGgufCannotSay) {
+  const auto plan = [](std::string_view first) {
+    return convert::plan_synthesis(fmt::format(fmt::runtime(kCohere2), first), "test", 0, {});
+  };
+  constexpr std::string_view kSliding = R"("sliding_attention", )", kFull = R"("full_attention", )";
+  EXPECT_TRUE(plan(fmt::format("{0}{0}{0}", kSliding)).has_value());
+  const auto other = plan(fmt::format("{0}{1}{0}", kSliding, kFull));
+  ASSERT_FALSE(other.has_value());
+  EXPECT_EQ(other.error().code, ErrorCode::unsupported_feature);
+  EXPECT_THAT(other.error().message, HasSubstr("cannot say what config.json says about the window of layer 1"));
+  const auto fewer = plan(kSliding);
+  ASSERT_FALSE(fewer.has_value());
+  EXPECT_THAT(fewer.error().message, HasSubstr("the kinds of 2 layers where it has 4"));
+}
+
 TEST(Synth, RefusesAVocabularyWithoutRoomForBytes) {
   const auto file = convert::plan_synthesis(
       R"({"model_type": "qwen3", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1,

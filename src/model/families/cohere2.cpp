@@ -17,18 +17,17 @@
 namespace adze::model::family {
 namespace {
 
-constexpr std::int64_t kPeriod = 4;                                        // GGUF has no key for it
-constexpr std::string_view kSliding = "attention.sliding_window_pattern";  // written by the import
+constexpr std::int64_t kPeriod = 4;  // GGUF has no key for it
 
 Result<Hyperparameters> config(const ConfigReader& reader) {
-  constexpr std::string_view kKnown[] = {"attention.sliding_window", kSliding, "logit_scale"};
+  constexpr std::string_view kKnown[] = {"attention.sliding_window", "logit_scale"};
   ADZE_TRY(Hyperparameters p, decoder_config(reader, kKnown, ops::NormSpec::Kind::layer));
   ADZE_TRY(p.logit_scale, reader.number("logit_scale", {0.0, 1e6}));
   ADZE_TRY(const std::int64_t window, reader.integer("attention.sliding_window", {1, limits::kMaxContext}));
   std::vector<bool> slides;
   for (std::size_t i = 0; i < p.layers.size(); ++i) slides.push_back((i + 1) % kPeriod != 0);
-  if (reader.has(kSliding)) {
-    ADZE_TRY(slides, reader.flags_per_layer(kSliding, p.layers.size()));
+  if (reader.has(folder_key::kSlidingLayers)) {
+    ADZE_TRY(slides, reader.flags_per_layer(folder_key::kSlidingLayers, p.layers.size()));
   }
   for (std::size_t i = 0; i < p.layers.size(); ++i) {
     p.layers[i].window = slides[i] ? static_cast<int>(window) : 0;
@@ -63,23 +62,12 @@ constexpr std::array<std::string_view, 1> kArchitectures{"cohere2"};
 
 // layer_types, or every sliding_window_pattern-th layer is a full one.
 Status import_sliding_layers(ConfigImport& import) {
-  const format::JsonObject& config = import.config();
-  ADZE_TRY(const auto types, config.texts("layer_types"));
-  std::vector<bool> slides;
-  if (types) {
-    for (const std::string& type : *types) {
-      if (type != "sliding_attention" && type != "full_attention")
-        return refuse_setting(import, "layer_types", "another kind of layer");
-      slides.push_back(type == "sliding_attention");
-    }
-  } else {
-    ADZE_TRY(const auto layers, config.integer("num_hidden_layers"));
-    ADZE_TRY(const auto period, config.integer("sliding_window_pattern"));
-    if (period && *period < 1) return refuse_setting(import, "sliding_window_pattern", "layers in another order");
-    for (std::int64_t i = 0; i < std::min(layers.value_or(0), limits::kMaxLayers); ++i)
-      slides.push_back((i + 1) % period.value_or(kPeriod) != 0);
-  }
-  import.write_booleans(kSliding, slides, "layer_types");
+  ADZE_TRY(const auto layers, import.config().integer("num_hidden_layers"));
+  ADZE_TRY(const auto period, import.config().integer("sliding_window_pattern"));
+  if (period && *period < 1) return refuse_setting(import, "sliding_window_pattern", "layers in another order");
+  const std::int64_t count = std::clamp(layers.value_or(0), std::int64_t{0}, limits::kMaxLayers);
+  ADZE_TRY(const std::vector<bool> slides, sliding_layers(import, count, period.value_or(kPeriod)));
+  import.write_booleans(folder_key::kSlidingLayers, slides, "layer_types");
   return {};
 }
 

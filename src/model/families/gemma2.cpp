@@ -61,9 +61,7 @@ constexpr ImportRow kRows[] = {
     ignored_row("final_logit_softcapping"),
     computed_row("query_pre_attn_scalar", import_query_scale),
     integer_row("sliding_window", "attention.sliding_window", "4096"),
-    computed_row(
-        "layer_types",
-        [](ConfigImport& import) { return check_layer_types(import, [](std::size_t i) { return i % 2 == 0; }); }),
+    computed_row("layer_types", [](ConfigImport& import) { return check_layer_types(import, 2); }),
     only_row("hidden_activation", R"("gelu_pytorch_tanh")", "another activation"),
     ignored_row("hidden_act"),
     ignored_row("cache_implementation"),

@@ -84,10 +84,7 @@ constexpr ImportRow kRows[] = {
     computed_row("rope_parameters", import_ropes),
     ignored_row("rope_local_base_freq"),
     computed_row("query_pre_attn_scalar", import_query_scale),
-    computed_row("layer_types",
-                 [](ConfigImport& import) {
-                   return check_layer_types(import, [](std::size_t i) { return i % kPeriod != kPeriod - 1; });
-                 }),
+    computed_row("layer_types", [](ConfigImport& import) { return check_layer_types(import, kPeriod); }),
     only_row("sliding_window_pattern", "6", "another pattern of sliding layers"),
     only_row("_sliding_window_pattern", "6", "another pattern of sliding layers"),
     only_row("attn_logit_softcapping", "null", "soft-capped attention scores"),

@@ -212,24 +212,15 @@ Result<std::int64_t> count_of(ConfigImport& import, std::string_view key, std::i
 }
 
 // Whether each layer slides; the last one never does. By default every sixth sees everything.
-Result<std::vector<bool>> sliding_layers(ConfigImport& import) {
+Result<std::vector<bool>> layers_that_slide(ConfigImport& import) {
   ADZE_TRY(const std::int64_t layers, count_of(import, "num_hidden_layers", 30, limits::kMaxLayers));
-  ADZE_TRY(const auto types, import.config().texts(kTypes));
-  std::vector<bool> slides(static_cast<std::size_t>(layers));
-  for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = (i + 1) % 6 != 0;
-  if (types) {
-    if (types->size() != slides.size()) return refuse_setting(import, kTypes, "another number of layers");
-    for (std::size_t i = 0; i < slides.size(); ++i) {
-      slides[i] = (*types)[i] == "sliding_attention";
-      if (!slides[i] && (*types)[i] != "full_attention") return refuse_setting(import, kTypes, "another kind of layer");
-    }
-  }
+  ADZE_TRY(std::vector<bool> slides, sliding_layers(import, layers, 6));
   if (!slides.empty()) slides.back() = false;
   return slides;
 }
 
 Status import_layer_types(ConfigImport& import) {
-  ADZE_TRY(const std::vector<bool> slides, sliding_layers(import));
+  ADZE_TRY(const std::vector<bool> slides, layers_that_slide(import));
   import.write_booleans("attention.sliding_window_pattern", slides, kTypes);
   return {};
 }
@@ -243,7 +234,7 @@ Status import_heads(ConfigImport& import) {
     import.write_integer(key, full, kGlobal);
     import.write_integer(fmt::format("{}_swa", key), sliding, "head_dim");
   }
-  ADZE_TRY(const std::vector<bool> slides, sliding_layers(import));
+  ADZE_TRY(const std::vector<bool> slides, layers_that_slide(import));
   ADZE_TRY(const std::int64_t usual, count_of(import, kKvHeads, 4, limits::kMaxHeads));
   ADZE_TRY(const auto same, import.config().boolean("attention_k_eq_v"));
   ADZE_TRY(const std::int64_t global, count_of(import, "num_global_key_value_heads", usual, limits::kMaxHeads));
@@ -257,7 +248,7 @@ Status import_heads(ConfigImport& import) {
 // Layers that share keys and values may have a feed-forward part of twice the width.
 Status import_widths(ConfigImport& import) {
   constexpr std::string_view kWidth = "intermediate_size", kShared = "num_kv_shared_layers";
-  ADZE_TRY(const std::vector<bool> slides, sliding_layers(import));
+  ADZE_TRY(const std::vector<bool> slides, layers_that_slide(import));
   const auto layers = static_cast<std::int64_t>(slides.size());
   ADZE_TRY(const std::int64_t width, count_of(import, kWidth, 9216, limits::kMaxFeedForward));
   ADZE_TRY(const std::int64_t shared, count_of(import, kShared, 0, layers));

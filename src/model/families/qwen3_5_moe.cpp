@@ -44,23 +44,24 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
 
 constexpr std::array<std::string_view, 1> kQwen35Architectures{"qwen35moe"}, kNextArchitectures{"qwen3next"};
 
-constexpr std::array kQwen35Rows = join_rows(
+constexpr std::array kBothRows = join_rows(
     kHybridRows, std::array{
-                     integer_row("num_experts", "expert_count", "256"),
-                     integer_row("num_experts_per_tok", "expert_used_count", "8"),
                      integer_row("moe_intermediate_size", "expert_feed_forward_length", "512"),
                      integer_row("shared_expert_intermediate_size", "expert_shared_feed_forward_length", "512"),
                  });
-constexpr std::array kNextRows = join_rows(
-    kHybridRows, std::array{
-                     integer_row("num_experts", "expert_count", "512"),
-                     integer_row("num_experts_per_tok", "expert_used_count", "10"),
-                     integer_row("moe_intermediate_size", "expert_feed_forward_length", "512"),
-                     integer_row("shared_expert_intermediate_size", "expert_shared_feed_forward_length", "512"),
-                     boolean_row("norm_topk_prob", "expert_weights_norm", "true"),
-                     only_row("decoder_sparse_step", "1", "experts in some layers only"),
-                     only_row("mlp_only_layers", "[]", "experts in some layers only"),
-                 });
+constexpr std::array kQwen35Rows =
+    join_rows(kBothRows, std::array{
+                             integer_row("num_experts", "expert_count", "256"),
+                             integer_row("num_experts_per_tok", "expert_used_count", "8"),
+                         });
+constexpr std::array kNextRows =
+    join_rows(kBothRows, std::array{
+                             integer_row("num_experts", "expert_count", "512"),
+                             integer_row("num_experts_per_tok", "expert_used_count", "10"),
+                             boolean_row("norm_topk_prob", "expert_weights_norm", "true"),
+                             only_row("decoder_sparse_step", "1", "experts in some layers only"),
+                             only_row("mlp_only_layers", "[]", "experts in some layers only"),
+                         });
 constexpr std::array<std::string_view, 1> kQwen35Types{"qwen3_5_moe_text"}, kNextTypes{"qwen3_next"};
 constexpr std::array kQwen35Imports{
     FamilyImport{.model_types = kQwen35Types, .architecture = "qwen35moe", .rows = kQwen35Rows, .head_size = 256}};

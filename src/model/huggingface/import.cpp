@@ -77,7 +77,6 @@ constexpr std::string_view kHarmless[] = {"_attn_implementation_autoset",
                                           "quantization_config",
                                           "resid_pdrop",
                                           "return_dict",
-                                          "quantization_config",  // another kind than MXFP4 is refused
                                           "rope_pct",
                                           "router_aux_loss_coef",
                                           "sep_token_id",
@@ -237,18 +236,37 @@ Status import_full_attention(ConfigImport& import) {
   const JsonObject& config = import.config();
   ADZE_TRY(const auto used, config.boolean("use_sliding_window"));
   if (!used || !*used || !config.has("sliding_window")) return {};
-  if (config.has("layer_types")) return check_layer_types(import, [](std::size_t) { return false; });
+  if (config.has("layer_types")) return check_layer_types(import, 1);
   ADZE_TRY(const auto layers, config.integer("num_hidden_layers"));
   ADZE_TRY(const auto full, config.integer("max_window_layers"));
   if (layers && full.value_or(28) >= *layers) return {};
   return refuse_setting(import, "use_sliding_window", "sliding attention in some layers");
 }
 
-Status check_layer_types(ConfigImport& import, bool (*slides)(std::size_t layer)) {
+Result<std::vector<bool>> sliding_layers(ConfigImport& import, std::int64_t layers, std::int64_t period) {
   ADZE_TRY(const auto types, import.config().texts("layer_types"));
-  for (std::size_t i = 0; types && i < types->size(); ++i) {
-    if ((*types)[i] == (slides(i) ? "sliding_attention" : "full_attention")) continue;
-    return refuse_setting(import, "layer_types", fmt::format("'{}' in layer {}", printable((*types)[i]), i));
+  if (types && std::ssize(*types) != layers)
+    return refuse_setting(import, "layer_types",
+                          fmt::format("the kinds of {} layers where it has {}", types->size(), layers));
+  std::vector<bool> slides;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    slides.push_back((i + 1) % period != 0);
+    if (!types) continue;
+    const std::string& type = (*types)[static_cast<std::size_t>(i)];
+    slides.back() = type == "sliding_attention";
+    if (!slides.back() && type != "full_attention")
+      return refuse_setting(import, "layer_types", fmt::format("'{}' in layer {}", printable(type), i));
+  }
+  return slides;
+}
+
+Status check_layer_types(ConfigImport& import, std::int64_t period) {
+  ADZE_TRY(const auto types, import.config().texts("layer_types"));
+  if (!types) return {};
+  ADZE_TRY(const std::vector<bool> slides, sliding_layers(import, std::ssize(*types), period));
+  for (std::size_t i = 0; i < slides.size(); ++i) {
+    if (slides[i] == ((static_cast<std::int64_t>(i) + 1) % period != 0)) continue;
+    return refuse_setting(import, "layer_types", fmt::format("'{}' in layer {}", (*types)[i], i));
   }
   return {};
 }

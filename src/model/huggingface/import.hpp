@@ -138,8 +138,10 @@ tl::unexpected<Error> refuse_setting(const ConfigImport& import, std::string_vie
 
 // Refuses a model some of whose layers slide (use_sliding_window, sliding_window, max_window_layers, layer_types).
 Status import_full_attention(ConfigImport& import);
-// Refuses a layer_types in which a layer slides that must not, or the other way round.
-Status check_layer_types(ConfigImport& import, bool (*slides)(std::size_t layer));
+// Whether each of so many layers slides: as layer_types says, else all but every `period`-th.
+Result<std::vector<bool>> sliding_layers(ConfigImport& import, std::int64_t layers, std::int64_t period);
+// Refuses a layer_types by which other layers slide than all but every `period`-th.
+Status check_layer_types(ConfigImport& import, std::int64_t period);
 // query_pre_attn_scalar^-0.5, by default 256, -> attention.scale
 Status import_query_scale(ConfigImport& import);
 // Rope: rope_theta, rope_scaling, rope_parameters, partial_rotary_factor -> rope.*
