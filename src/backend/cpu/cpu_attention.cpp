@@ -69,6 +69,11 @@ void Attention::finish(const ops::Attend& step, const RowSet& rows, int first_he
   rounding_.columns(out, rows, begin, begin + width);
 }
 
+void Attention::finish_row(int row, int rows, const ActivationBuffer* gate, const ActivationBuffer& out) const {
+  if (gate != nullptr) table_.multiply_sigmoid(out.row(row), gate->row(row), out.width);
+  rounding_.row(out, row, rows);
+}
+
 // --- few rows --------------------------------------------------------------------------------------------------------
 
 void Attention::run_few(const Work& work, int member) const {

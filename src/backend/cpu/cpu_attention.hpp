@@ -30,6 +30,8 @@ class Attention {
   // Gates and rounds the columns of some heads.
   void finish(const ops::Attend& step, const RowSet& rows, int first_head, int heads, const ActivationBuffer* gate,
               const ActivationBuffer& out) const;
+  // The same for all columns of row `row` of `rows`.
+  void finish_row(int row, int rows, const ActivationBuffer* gate, const ActivationBuffer& out) const;
 
  private:
   struct Span {  // visible positions of a row, and the partitions that hold them

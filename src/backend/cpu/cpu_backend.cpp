@@ -236,7 +236,7 @@ class CpuPrepared final : public backend::Prepared {
     const Progress progress = run_lead(dispatch, member);
     Crew crew{member, team_.size()};
     bool goes_on = !dispatch.rows.empty();
-    if (dispatch.rows_wait() && rows <= kRowsAlone) {
+    if (dispatch.rows_wait() && rows <= dispatch.few_rows) {
       goes_on = scratch_.countdowns.rows.complete(0, progress.done, progress.all);
       crew = {0, 1, true};
     } else if (dispatch.rows_wait()) {
@@ -342,7 +342,7 @@ class CpuPrepared final : public backend::Prepared {
     rounding_.columns(out, all_rows(), done.begin, done.end);
     if (!dispatch.heads) return {done.count(), out.width};
     const ops::Step& heads = step_of(*dispatch.heads);
-    if (pass_.rows > kSplitRows) {  // keys cost more than queries, and stand in the columns of few members
+    if (pass_.rows > dispatch.few_rows) {  // keys cost more than queries, and stand in the columns of few members
       team_.barrier();
       std::visit([&](const auto& step) { run_heads(step, member); }, heads);
     } else {
@@ -494,8 +494,7 @@ class CpuPrepared final : public backend::Prepared {
     attention_.run(s, *pass_.batch, buffer(s.in), gate, out, member);
     if (Attention::completes_heads(pass_.rows)) return;
     team_.barrier();
-    for_rows({member, team_.size()}, pass_.rows,
-             [&](int r) { attention_.finish(s, {r, 1, pass_.rows, 0}, 0, s.heads, gate, out); });
+    for_rows({member, team_.size()}, pass_.rows, [&](int r) { attention_.finish_row(r, pass_.rows, gate, out); });
   }
 
   void run_states(const ops::DeltaScan& s, const Dispatch& dispatch, int member) {

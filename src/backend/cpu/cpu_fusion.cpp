@@ -96,11 +96,11 @@ std::string_view part_name(Part part) {
 }  // namespace
 
 int Dispatch::barriers(int batch_rows) const {
-  const bool alone = rows_wait() && batch_rows <= kRowsAlone;
+  const bool few = batch_rows <= few_rows, alone = rows_wait() && few;
   const auto is_gather = [](const Stage& stage) { return stage.part == Part::gather; };
   const auto gathers = std::ranges::count_if(rows, is_gather) + (is_gather(lead) ? 1 : 0);
-  const bool by_heads = lead.sharing == Sharing::attention || (heads && lead.sharing == Sharing::columns);
-  const bool meets = (rows_wait() && !alone) || (by_heads && batch_rows > kSplitRows);
+  const bool waits = rows_wait() || (heads && lead.sharing == Sharing::columns);
+  const bool meets = (waits && !few) || (lead.sharing == Sharing::attention && batch_rows > kSplitRows);
   return 1 + (meets ? 1 : 0) + (alone ? 0 : static_cast<int>(gathers));
 }
 
@@ -110,7 +110,7 @@ std::vector<Dispatch> cover(const ops::Plan& plan, bool fused) {
     for (const Stage& stage : std::visit(StagesOf{i}, plan.steps[static_cast<std::size_t>(i)])) {
       const Rule* rule = fused && !dispatches.empty() ? find_rule(plan, dispatches.back(), stage) : nullptr;
       if (rule == nullptr) {
-        dispatches.push_back({.lead = stage, .heads = {}, .rows = {}, .reason = {}});
+        dispatches.push_back({.lead = stage, .heads = {}, .rows = {}, .few_rows = 0, .reason = {}});
         continue;
       }
       Dispatch& dispatch = dispatches.back();
@@ -119,6 +119,7 @@ std::vector<Dispatch> cover(const ops::Plan& plan, bool fused) {
       } else {
         dispatch.rows.push_back(stage);
       }
+      dispatch.few_rows = std::max(dispatch.few_rows, rule->few_rows);  // one of its rules has some
       const std::string reason = fmt::format(fmt::runtime(rule->reason), rule->few_rows);
       if (dispatch.reason.find(reason) != std::string::npos) continue;
       dispatch.reason += (dispatch.reason.empty() ? "" : "; ") + reason;

@@ -34,6 +34,7 @@ struct Dispatch {
   Stage lead;
   std::optional<Stage> heads;  // of the lead's columns or states, taken further by whoever completes them
   std::vector<Stage> rows;     // for whole rows of what came before, in order
+  int few_rows = 0;            // up to so many, a stage rides along without a meeting, by its rule; 0: no rule asks
   std::string reason;          // why the stages stand together, for people; empty when there is one only
   int first_step() const { return lead.step; }
   int last_step() const { return !rows.empty() ? rows.back().step : heads ? heads->step : lead.step; }

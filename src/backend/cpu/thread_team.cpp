@@ -25,6 +25,13 @@ inline void relax() {
 #endif
 }
 
+// Adds one and wakes whoever waits for that. A full fence (seq_cst, not release): notify_all looks for sleepers, and
+// must not look before they can see the new value.
+void advance(std::atomic<std::uint32_t>& word) {
+  word.fetch_add(1, std::memory_order_seq_cst);
+  word.notify_all();
+}
+
 }  // namespace
 
 ThreadTeam::ThreadTeam(int threads)
@@ -37,8 +44,7 @@ ThreadTeam::ThreadTeam(int threads)
 
 ThreadTeam::~ThreadTeam() {
   stopping_.store(true, std::memory_order_relaxed);
-  job_.fetch_add(1, std::memory_order_release);
-  job_.notify_all();
+  advance(job_);
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -49,8 +55,7 @@ void ThreadTeam::start(Function function, void* context) {
   }
   function_ = function;
   context_ = context;
-  job_.fetch_add(1, std::memory_order_release);
-  job_.notify_all();
+  advance(job_);
   function(context, 0);
   barrier();  // the members' last: nobody touches the job after it
 }
@@ -89,9 +94,7 @@ void ThreadTeam::barrier() {
     return;
   }
   arrived_.store(0, std::memory_order_relaxed);
-  // A full fence (fetch_add, not store): notify_all looks for sleepers, and must not look before they can see this.
-  round_.fetch_add(1, std::memory_order_seq_cst);
-  round_.notify_all();
+  advance(round_);
 }
 
 }  // namespace adze::cpu
