@@ -344,6 +344,14 @@ TEST(WeightStoreTest, ChecksShapesAndRemembersWhatWasTaken) {
   EXPECT_EQ(store.find("output.weight"), nullptr);
 }
 
+TEST(WeightStoreTest, ReleasesNothingOfAFile) {
+  const std::string bytes = small_model().to_bytes();
+  const WeightStore store(parse(bytes).value());
+  store.release_tensor("token_embd.weight");
+  store.release_tensor("no such tensor");
+  EXPECT_EQ(store.find("token_embd.weight")->row(0)[4], value_bytes(2)[4]);
+}
+
 // 32 values are one block, however they are shaped; 32 rows of one value are none.
 TEST(WeightStoreTest, RowsOfBlocksAreNotCutAnew) {
   GgufWriter writer;
