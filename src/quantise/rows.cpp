@@ -95,13 +95,14 @@ Status quantise_rows(const tensor::TensorView& from, std::int64_t first, std::in
                "importance of {} values for '{}'", importance.size(), from.name);
     rows_of_matrix /= matrices;
   }
-  // No scale of a block is larger than the largest value, so that up to here all of them are finite in float16.
-  constexpr float kLargestHalf = 65504.0f;
+  // Scales and minima of blocks are at most a few times the largest value: below an eighth of float16's range all of
+  // them are finite. Real weights are smaller by far, so that hardly a row is read back.
+  constexpr float kSurelyFits = 8192.0f;
   const Fault fault = for_each_row(count, columns, threads, [&](std::int64_t i, std::span<float> values) {
     const std::int64_t row = first + i;
     tensor::dequantise_row(from, row, values.data());
     if (!all_finite(values)) return Fault::not_finite;
-    const bool is_large = largest_of(values) > kLargestHalf;
+    const bool is_large = largest_of(values) > kSurelyFits;
     const float* weights = importance.empty() ? nullptr : importance.data() + row / rows_of_matrix * columns;
     std::byte* const out = to + static_cast<std::size_t>(i) * row_bytes;
     tensor::quantise_row(type, values.data(), out, columns, weights);
