@@ -89,6 +89,9 @@ inline constexpr std::uint64_t kMaxPromptBytes = 256u << 20;  // a prompt, from 
 inline constexpr std::uint64_t kMaxChatBytes = 64u << 20;     // a saved chat
 inline constexpr std::uint64_t kMaxCorpusBytes = 1u << 30;    // the text of `adze perplexity`
 
+// --- numbers on the command line (cli/): invalid_argument ------------------------------------------------------------
+inline constexpr int kMaxCommandCount = 1 << 24;  // rounds, tokens and windows that a measurement is asked for
+
 // --- hub (hub/): network, invalid_argument ---------------------------------------------------------------------------
 inline constexpr std::size_t kMaxAddressBytes = 8192;
 inline constexpr long kMaxRedirects = 10;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "backend/machine.hpp"
+#include "base/limits.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/engine_setup.hpp"
 #include "cli/interrupt.hpp"
@@ -48,7 +49,7 @@ Result<Plan> read_plan(const Context& context) {
   const auto read = [&](std::string_view option, std::int64_t& target, int least) -> Status {
     const auto text = context.arguments.value(option);
     if (!text) return {};
-    ADZE_TRY(target, parse_count(fmt::format("--{}", option), *text, least, 1 << 24));
+    ADZE_TRY(target, parse_count(fmt::format("--{}", option), *text, least, limits::kMaxCommandCount));
     return {};
   };
   ADZE_TRY_STATUS(read("prompt-tokens", plan.prompt, 1));

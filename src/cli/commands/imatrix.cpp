@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/limits.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/engine_setup.hpp"
 #include "cli/interrupt.hpp"
@@ -54,7 +55,7 @@ Result<format::ImportanceMatrix> measure(Context& context, Engine& engine, const
   const std::int64_t wanted = context.settings().context > 0 ? context.settings().context : kDefaultWindow;
   std::int64_t most = 0;
   if (const auto text = context.arguments.value("chunks")) {
-    ADZE_TRY(most, parse_count("--chunks", *text, 1, 1 << 24));
+    ADZE_TRY(most, parse_count("--chunks", *text, 1, limits::kMaxCommandCount));
   }
   ADZE_TRY(const TextWindows text, cut_text(engine, file, std::min(wanted, engine.info().context), most));
   std::vector<std::vector<std::int32_t>> windows;

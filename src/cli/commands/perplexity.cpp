@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/limits.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/engine_setup.hpp"
 #include "cli/interrupt.hpp"
@@ -79,7 +80,7 @@ void add_divergence(Score& score, std::span<const float> saved, std::span<const 
 Result<std::int64_t> count_of(const Context& context, std::string_view option, int least, std::int64_t fallback) {
   const auto text = context.arguments.value(option);
   if (!text) return fallback;
-  ADZE_TRY(const int count, parse_count(fmt::format("--{}", option), *text, least, 1 << 24));
+  ADZE_TRY(const int count, parse_count(fmt::format("--{}", option), *text, least, limits::kMaxCommandCount));
   return count;
 }
 
