@@ -212,7 +212,7 @@ class Engine {
   Result<std::vector<LayerDump>> dump_layers(std::span<const std::int32_t> ids);
   // How large the inputs of the model's matrices are, column by column: what an importance matrix is made of. Each
   // window is evaluated from an empty context; `go_on` is asked after each with the number done, and false ends the
-  // measurement.
+  // measurement. Errors: those of an evaluation, and non_finite, naming the first matrix whose input is not finite.
   struct InputSquares {
     std::string weight;
     std::vector<float> sums;    // [matrices, columns]: of the inputs' squares; one matrix, or one for each expert
