@@ -15,8 +15,6 @@ const quantise::Mix& mix_of(quantise::MixId id) {
   return *std::ranges::find(quantise::mixes(), id, &quantise::Mix::id);
 }
 
-bool is_block_type(tensor::DType type) { return tensor::dtype_info(type).block_elements > 1; }
-
 // The float type of most weights, or experts in MXFP4 as gpt-oss has them: the mix that the file is called after.
 const quantise::Mix& mix_of(std::span<const quantise::TensorEntry> entries) {
   std::int64_t f32 = 0, f16 = 0, bf16 = 0;
@@ -42,14 +40,9 @@ Result<std::vector<quantise::TypeChoice>> choose_types(std::span<const quantise:
   ADZE_TRY(const quantise::ModelTraits traits, quantise::ModelTraits::from_metadata(file.metadata()));
   const std::vector<quantise::TypeChoice> chosen = quantise::choose_types({.mix = mix}, traits, entries);
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (!is_block_type(entries[i].type)) choices[i] = chosen[i];
+    if (!tensor::is_block_type(entries[i].type)) choices[i] = chosen[i];
   }
   return choices;
-}
-
-std::uint64_t bytes_of(const PlannedTensor& planned) {
-  const tensor::TensorView view{planned.tensor.name, planned.type, planned.tensor.shape, {}};
-  return static_cast<std::uint64_t>(view.rows()) * view.row_stride();
 }
 
 }  // namespace
@@ -72,7 +65,7 @@ Result<PlannedFile> PlannedFile::plan(std::unique_ptr<format::GgufWriter> writer
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     file.tensors_.push_back({std::move(tensors[i]), choices[i].type, choices[i].fell_back});
-    total += bytes_of(file.tensors_.back());
+    total += tensor::size_bytes(choices[i].type, file.tensors_.back().tensor.shape);
   }
   const auto done = std::make_shared<std::uint64_t>(0);
   for (const PlannedTensor& planned : file.tensors_) {

@@ -137,18 +137,10 @@ constexpr std::string_view kFused = "blk.*.ffn_gate_up_exps.weight";
 
 // Half of the rows of each expert: gate stands before up.
 void take_half(OutTensor& tensor, const tensor::TensorView& fused, bool second) {
-  struct Half {
-    tensor::TensorView view;
-    std::vector<const std::byte*> starts;
-  };
-  auto half = std::make_shared<Half>(Half{fused, {}});
-  const std::int64_t experts = fused.shape[0], rows = fused.rows() / experts;
-  for (std::int64_t i = 0; i < experts; ++i) half->starts.push_back(fused.row(i * rows + (second ? rows / 2 : 0)));
-  half->view.shape = tensor.shape;
-  half->view.bytes = {};
-  half->view.slices = half->starts;
-  tensor.from = &half->view;
-  tensor.part = std::move(half);
+  const std::int64_t half = fused.rows() / fused.shape[0] / 2;
+  auto part = tensor::rows_of_each(fused, second ? half : 0, half);
+  tensor.from = part.get();
+  tensor.part = std::move(part);
 }
 
 // A row's weight; of experts whose gate and up are one weight, its part.
@@ -179,17 +171,6 @@ Status gather(const OutTensor& tensor, std::int64_t first, std::int64_t count, t
       from.name, tensor::DType::f32, {.dims = {count, columns, 1, 1}, .rank = 2}, std::as_bytes(std::span(values))};
   out.resize(static_cast<std::size_t>(count) * tensor::row_bytes(type, columns));
   return quantise::quantise_rows(gathered, 0, count, type, {}, threads, out.data());
-}
-
-// The i-th of so many equal parts, whose rows lie one behind the other.
-tensor::TensorView slice_of(const tensor::TensorView& view, std::int64_t i, std::int64_t slices) {
-  const std::int64_t rows = view.rows() / slices;
-  const auto bytes = static_cast<std::size_t>(rows) * view.row_stride();
-  return {.name = view.name,
-          .type = view.type,
-          .shape = {.dims = {rows, view.columns(), 1, 1}, .rank = 2},
-          .bytes = {view.row(i * rows), bytes},
-          .groups = view.groups_from(i * rows)};
 }
 
 }  // namespace
@@ -244,7 +225,7 @@ tensor::DType unquantised_type(const OutTensor& tensor, tensor::DType wanted) {
   if (tensor.from == nullptr) return wanted;
   const tensor::DTypeInfo& type = tensor::dtype_info(tensor.from->type);
   const bool readable = tensor::dtype_from_ggml(type.ggml_id) == type.type;
-  const bool moves_values = type.block_elements > 1 && !tensor.columns.empty();
+  const bool moves_values = tensor::is_block_type(type.type) && !tensor.columns.empty();
   return readable && !moves_values ? type.type : wanted;
 }
 
@@ -253,12 +234,7 @@ Status produce(const OutTensor& tensor, tensor::DType type, int threads, const f
     ADZE_CHECK(type == tensor::DType::f32, "tensor '{}' is made as float32", tensor.name);
     return sink(std::as_bytes(std::span(tensor.values)));
   }
-  if (tensor.rows.empty() && tensor.columns.empty()) {
-    const std::int64_t slices = std::max<std::int64_t>(std::ssize(tensor.from->slices), 1);
-    for (std::int64_t i = 0; i < slices; ++i)
-      ADZE_TRY_STATUS(quantise::produce_as(slice_of(*tensor.from, i, slices), type, {}, threads, sink));
-    return {};
-  }
+  if (tensor.rows.empty() && tensor.columns.empty()) return quantise::produce_as(*tensor.from, type, {}, threads, sink);
   const std::int64_t rows = tensor.from->rows();
   const auto row_bytes = static_cast<std::int64_t>(tensor.from->columns() * 4);
   const std::int64_t at_once = std::max<std::int64_t>(static_cast<std::int64_t>(quantise::kPieceBytes) / row_bytes, 1);

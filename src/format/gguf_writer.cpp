@@ -22,11 +22,6 @@ void put_bytes(std::string& out, std::span<const std::byte> bytes) {
   out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-std::uint64_t tensor_size(tensor::DType type, const tensor::Shape& shape) {
-  const tensor::TensorView view{"", type, shape, {}};
-  return static_cast<std::uint64_t>(view.rows()) * view.row_stride();
-}
-
 std::uint64_t padding(std::uint64_t size, std::uint32_t alignment) {
   return (alignment - size % alignment) % alignment;
 }
@@ -126,7 +121,7 @@ void GgufWriter::add_value(std::string_view key, const MetadataValue& value) {
 
 void GgufWriter::add_tensor(std::string_view name, tensor::DType type, const tensor::Shape& shape,
                             std::span<const std::byte> bytes) {
-  const std::uint64_t expected = tensor_size(type, shape);
+  const std::uint64_t expected = tensor::size_bytes(type, shape);
   ADZE_CHECK(bytes.size() == expected, "tensor '{}' has {} bytes, its shape needs {}", name, bytes.size(), expected);
   add_tensor(name, type, shape, [bytes](const TensorSink& sink) { return sink(bytes); });
 }
@@ -135,7 +130,7 @@ void GgufWriter::add_tensor(std::string_view name, tensor::DType type, const ten
                             TensorProducer produce) {
   ADZE_CHECK(tensor::dtype_info(type).ggml_id != tensor::kNoGgmlId, "tensor '{}': GGUF has no type {}", name,
              tensor::dtype_info(type).name);
-  tensors_.push_back({std::string(name), type, shape, tensor_size(type, shape), std::move(produce)});
+  tensors_.push_back({std::string(name), type, shape, tensor::size_bytes(type, shape), std::move(produce)});
 }
 
 std::string GgufWriter::header() const {

@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/check.hpp"
-
 namespace adze::model {
 
 ops::BufferId PlanBuilder::buffer(std::string_view name, int width) {
@@ -33,20 +31,9 @@ ops::WeightRef PlanBuilder::rows_of(ops::WeightRef weight, std::int64_t first, s
 }
 
 ops::WeightRef PlanBuilder::rows_of_each(ops::WeightRef weight, std::int64_t first, std::int64_t count) {
-  const std::int64_t slices = weight->shape[0], rows = weight->rows() / slices;
-  ADZE_CHECK(first >= 0 && count > 0 && first + count <= rows, "rows {} to {} of {}", first, first + count, rows);
-  ADZE_CHECK(weight->groups.size == 0, "scales of '{}' lie in no slices", weight->name);
-  struct Part {
-    tensor::TensorView view;
-    std::vector<const std::byte*> starts;
-  };
-  auto part = std::make_shared<Part>(Part{*weight, {}});
-  for (std::int64_t i = 0; i < slices; ++i) part->starts.push_back(weight->row(i * rows + first));
-  part->view.shape.dims[static_cast<std::size_t>(weight->shape.rank - 2)] = count;
-  part->view.bytes = {};
-  part->view.slices = part->starts;
-  plan_.parts.emplace_back(part, &part->view);
-  return &part->view;
+  auto part = tensor::rows_of_each(*weight, first, count);
+  plan_.parts.push_back(part);
+  return part.get();
 }
 
 int PlanBuilder::state_layer(ops::StateLayer state) {

@@ -26,14 +26,8 @@ constexpr std::array kNotCopied = {
     std::string_view("quantize.imatrix.chunks_count"),
 };
 
-bool is_block_type(tensor::DType type) { return tensor::dtype_info(type).block_elements > 1; }
-
-std::uint64_t bytes_as(const tensor::TensorView& view, tensor::DType type) {
-  return static_cast<std::uint64_t>(view.rows()) * tensor::row_bytes(type, view.columns());
-}
-
 Status check_requantising(const tensor::TensorView& view, const FileOptions& options) {
-  if (!is_block_type(view.type) || options.allow_requantise) return {};
+  if (!tensor::is_block_type(view.type) || options.allow_requantise) return {};
   return fail(ErrorCode::invalid_argument,
               fmt::format("tensor '{}' is quantised already, as {}: what that lost stays lost",
                           format::printable(view.name), tensor::dtype_info(view.type).name),
@@ -110,7 +104,8 @@ Result<FilePlan> plan_file(const format::GgufFile& in, const FileOptions& option
     if (planned.changes) ADZE_TRY_STATUS(check_importance(planned, options));
     plan.fell_back += planned.choice.fell_back ? 1 : 0;
     plan.bytes_before += from.view.bytes.size();
-    plan.bytes_after += planned.changes ? bytes_as(from.view, planned.choice.type) : from.view.bytes.size();
+    plan.bytes_after +=
+        planned.changes ? tensor::size_bytes(planned.choice.type, from.view.shape) : from.view.bytes.size();
     plan.tensors.push_back(planned);
   }
   if (plan.without_importance > 0 && !is_matched) {
@@ -136,7 +131,8 @@ Status write_file(const format::GgufFile& in, const FilePlan& plan, const FileOp
       }
       const auto reporting_sink = [&](std::span<const std::byte> bytes) -> Status {
         ADZE_TRY_STATUS(sink(bytes));
-        const std::uint64_t share = view.bytes.size() * bytes.size() / bytes_as(view, planned.choice.type);
+        const std::uint64_t share =
+            view.bytes.size() * bytes.size() / tensor::size_bytes(planned.choice.type, view.shape);
         done += share;
         if (options.progress && !options.progress(done, plan.bytes_before)) {
           return fail(ErrorCode::cancelled, "stopped before the model was written");

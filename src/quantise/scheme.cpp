@@ -165,7 +165,7 @@ class Rules {
     const bool own_choice = overridden && tensor.name == "per_layer_token_embd.weight";
     if (const auto asked = asked_for(role); asked && !own_choice)
       return fit_to_columns(*asked, columns_of(tensor.shape));
-    if (tensor::dtype_info(base_).block_elements == 1 && !overridden) return {base_};
+    if (!tensor::is_block_type(base_) && !overridden) return {base_};
     DType type = base_;
     if (overridden) {
       type = named->type;

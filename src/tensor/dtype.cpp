@@ -183,6 +183,8 @@ std::string_view ggml_type_name(std::uint32_t ggml_id) {
   return {};
 }
 
+bool is_block_type(DType type) { return dtype_info(type).block_elements > 1; }
+
 std::size_t row_bytes(DType type, std::int64_t elements) {
   const DTypeInfo& info = dtype_info(type);
   return block_count(info, elements) * info.block_bytes;

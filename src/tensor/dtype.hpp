@@ -86,6 +86,9 @@ std::optional<DType> dtype_from_ggml(std::uint32_t ggml_id);
 // The name ggml gives a type id, also of types that Adze refuses ("IQ2_XXS", "TQ1_0", "NVFP4"); empty if unknown.
 std::string_view ggml_type_name(std::uint32_t ggml_id);
 
+// Whether values come in blocks that share a scale: quantised, not a float or an integer of its own.
+bool is_block_type(DType type);
+
 // Bytes of a row of `elements` values; elements must be a multiple of block_elements (ADZE_CHECK).
 std::size_t row_bytes(DType type, std::int64_t elements);
 

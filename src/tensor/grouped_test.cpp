@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "support/mlx_weight.hpp"
@@ -76,6 +77,21 @@ TEST(Codes, RowsAreTakenWithTheirScales) {
     const std::size_t scales = type == DType::mlx_3 ? 2 * 2 : 1;  // bytes a group
     EXPECT_EQ(rows.size_bytes(), 3 * (128 * dtype_info(type).code_bits / 8 + 4 * scales));
   }
+}
+
+// Two matrices of four rows: the last two of each.
+TEST(Views, TheSameRowsOfEachSlice) {
+  const std::vector<float> values = random_values(2 * 4 * 3);
+  const TensorView whole{"x", DType::f32, {.dims = {2, 4, 3, 1}, .rank = 3}, std::as_bytes(std::span(values))};
+  const auto part = rows_of_each(whole, 2, 2);
+  EXPECT_EQ(part->shape, (Shape{.dims = {2, 2, 3, 1}, .rank = 3}));
+  EXPECT_EQ(part->rows(), 4);
+  const std::int64_t from[] = {2, 3, 6, 7};
+  for (std::int64_t row = 0; row < 4; ++row) EXPECT_EQ(part->row(row), whole.row(from[row])) << row;
+  EXPECT_EQ(part->size_bytes(), values.size() / 2 * sizeof(float));
+  EXPECT_EQ(size_bytes(DType::q8_0, {.dims = {2, 3, 64, 1}, .rank = 3}), 2u * 3 * 2 * 34);
+  EXPECT_TRUE(is_block_type(DType::mxfp4));
+  EXPECT_FALSE(is_block_type(DType::bf16));
 }
 
 TEST(Codes, HaveANameForPeople) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "base/check.hpp"
 #include "tensor/grouped.hpp"
 
@@ -20,6 +22,10 @@ GroupScales TensorView::groups_from(std::int64_t r) const {
   return from;
 }
 
+std::uint64_t size_bytes(DType type, const Shape& shape) {
+  return TensorView{.name = {}, .type = type, .shape = shape, .bytes = {}}.size_bytes();
+}
+
 std::uint64_t TensorView::size_bytes() const {
   return static_cast<std::uint64_t>(rows()) * (row_stride() + scale_stride() * (groups.biases != nullptr ? 2 : 1));
 }
@@ -35,6 +41,22 @@ TensorView rows_of(const TensorView& weight, std::int64_t first, std::int64_t co
       .shape = {.dims = {count, weight.columns(), 1, 1}, .rank = 2},
       .bytes = weight.bytes.subspan(static_cast<std::size_t>(first) * stride, static_cast<std::size_t>(count) * stride),
       .groups = weight.groups_from(first)};
+}
+
+std::shared_ptr<const TensorView> rows_of_each(const TensorView& weight, std::int64_t first, std::int64_t count) {
+  const std::int64_t slices = weight.shape[0], rows = weight.rows() / slices;
+  ADZE_CHECK(first >= 0 && count > 0 && first + count <= rows, "rows {} to {} of {}", first, first + count, rows);
+  ADZE_CHECK(weight.groups.size == 0, "scales of '{}' lie in no slices", weight.name);
+  struct Part {
+    TensorView view;
+    std::vector<const std::byte*> starts;
+  };
+  auto part = std::make_shared<Part>(Part{weight, {}});
+  for (std::int64_t i = 0; i < slices; ++i) part->starts.push_back(weight.row(i * rows + first));
+  part->view.shape.dims[static_cast<std::size_t>(weight.shape.rank - 2)] = count;
+  part->view.bytes = {};
+  part->view.slices = part->starts;
+  return {part, &part->view};
 }
 
 void dequantise_row(const TensorView& weight, std::int64_t row, float* out) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,10 @@ struct Shape {
   std::int64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
   bool operator==(const Shape&) const = default;
 };
+
+// Bytes of a tensor whose rows lie one behind the other, without scales beside it. The last dimension must be a
+// multiple of the type's block (ADZE_CHECK).
+std::uint64_t size_bytes(DType type, const Shape& shape);
 
 struct TensorView {
   std::string_view name;  // lives as long as the weight store
@@ -50,6 +55,10 @@ struct TensorView {
 
 // Rows first .. first + count of the weight's rows(), as a matrix of their own over the same bytes.
 TensorView rows_of(const TensorView& weight, std::int64_t first, std::int64_t count);
+
+// Rows first .. first + count of each outermost slice (of every expert), as slices over the same bytes; what is
+// returned owns their starts. Not for weights whose scales stand beside them, which lie in no slices (ADZE_CHECK).
+std::shared_ptr<const TensorView> rows_of_each(const TensorView& weight, std::int64_t first, std::int64_t count);
 
 // Row `row` of the weight's rows() in float32, exactly; `out` has columns() values.
 void dequantise_row(const TensorView& weight, std::int64_t row, float* out);

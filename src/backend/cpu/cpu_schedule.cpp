@@ -66,7 +66,7 @@ class Builder {
   using Products = std::vector<BoundMatmul>;
 
   Result<BoundMatmul> choose(ops::WeightRef weight, ops::WeightRef bias, BufferUse* input) {
-    const bool quantised = tensor::dtype_info(weight->type).block_elements > 1;
+    const bool quantised = tensor::is_block_type(weight->type);
     const bool int8 = quantised && options_.compute == backend::Compute::automatic;
     const MatmulKernel& kernel = (int8 ? table_.int8_kernels : table_.float_kernels)[static_cast<int>(weight->type)];
     if (kernel.name == nullptr) {
