@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <random>
 #include <utility>
 
 namespace adze {
@@ -28,10 +28,18 @@ class FileDescriptor {
   int fd_;
 };
 
-// A name beside `target` that no file has when it is made up.
-std::string name_beside(const std::filesystem::path& target) {
-  std::random_device random;
-  return fmt::format("{}.{:08x}", target.string(), random());
+// Gives `make` names beside `target` until one is free; make returns 0 or errno. Names that this process has not given
+// out before can still be there, left by one that was killed and had the same id.
+template <class Make>
+int make_beside(const std::filesystem::path& target, std::string& name, Make make) {
+  static std::atomic<std::uint32_t> given{0};
+  int error = EEXIST;
+  for (int tries = 0; tries < 100 && error == EEXIST; ++tries) {
+    name = fmt::format("{}.{}-{}", target.string(), ::getpid(), given.fetch_add(1));
+    error = make(name.c_str());
+  }
+  if (error != 0) name.clear();
+  return error;
 }
 
 constexpr mode_t kNewFileMode = 0666;  // less what the umask takes away
@@ -207,10 +215,12 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
   if (::access("/proc/self/fd", X_OK) == 0) fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kNewFileMode);
 #endif
   if (fd < 0) {
-    temporary = name_beside(target);
-    fd = ::open(temporary.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, kNewFileMode);
+    const int error = make_beside(target, temporary, [&](const char* name) {
+      fd = ::open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, kNewFileMode);
+      return fd < 0 ? errno : 0;
+    });
+    if (error != 0) return tl::unexpected(errno_error(error, "create a file beside", path));
   }
-  if (fd < 0) return tl::unexpected(errno_error(errno, "create a file beside", path));
   return AtomicFile(fd, std::move(target), std::move(temporary));
 }
 
@@ -230,10 +240,10 @@ Status AtomicFile::commit() {
   if (::stat(path_.c_str(), &replaced) == 0 && ::fchmod(fd_, replaced.st_mode & 07777) != 0) error = errno;
   if (error == 0 && ::fsync(fd_) != 0) error = errno;
   if (error == 0 && temporary_.empty()) {
-    std::string name = name_beside(path_);
     const std::string file = fmt::format("/proc/self/fd/{}", fd_);
-    if (::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) error = errno;
-    if (error == 0) temporary_ = std::move(name);
+    error = make_beside(path_, temporary_, [&](const char* name) {
+      return ::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) != 0 ? errno : 0;
+    });
   }
   if (error == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) error = errno;
   if (error != 0) return tl::unexpected(errno_error(error, "write", path_));

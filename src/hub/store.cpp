@@ -131,7 +131,7 @@ Result<StoredModel> remove_model(const fs::path& directory, std::string_view nam
   for (const fs::path& file : model.files) {
     std::error_code error;
     if (!fs::remove(file, error) && error) return tl::unexpected(errno_error(error.value(), "remove", file));
-    for (const char* rest : {".part", ".from"}) fs::remove(file.string() + rest, error);
+    for (const char* rest : {".part", ".from", ".manifest.json"}) fs::remove(file.string() + rest, error);
     // Up to the models folder itself; a folder that is not empty stays.
     for (fs::path folder = file.parent_path(); folder != directory && fs::remove(folder, error);)
       folder = folder.parent_path();

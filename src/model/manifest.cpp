@@ -25,6 +25,7 @@ constexpr std::string_view kSchema = "adze.model-manifest";
 constexpr int kMajor = 1;
 constexpr std::string_view kVersion = "1.0";
 constexpr std::string_view kDigest = "xxh3";
+constexpr std::size_t kDigestDigits = 32;
 
 std::string_view kind_of(const LayerParameters& layer) {
   if (layer.heads == 0) return "recurrent";
@@ -110,7 +111,7 @@ class Inventory {
                {"file", file},
                {"offset", offset},
                {"bytes", bytes.size()}};
-    if (digests_) entry[std::string(kDigest)] = to_hex(digest(bytes));
+    entry[std::string(kDigest)] = digests_ ? Json(to_hex(digest(bytes))) : Json();
     tensors.push_back(std::move(entry));
     Json& total = types[std::string(type)];
     total = (total.is_null() ? 0 : total.get<std::int64_t>()) + 1;
@@ -154,24 +155,32 @@ class Comparison {
       return {};
     }
     if (files == manifest) return {};
+    // A digest that was not computed: the manifest must have one all the same.
+    if (files.is_null() && is_digest(manifest)) return {};
     return differs(field, fmt::format("is {}", shown(manifest)), shown(files));
   }
 
  private:
+  static bool is_digest(const Json& value) {
+    if (!value.is_string()) return false;
+    const auto& text = value.get_ref<const std::string&>();
+    return text.size() == kDigestDigits && text.find_first_not_of("0123456789abcdef") == text.npos;
+  }
+
   Status compare_objects(const Json& files, const Json& manifest, const std::string& field) const {
     const auto path = [&](const std::string& key) { return field.empty() ? key : fmt::format("{}.{}", field, key); };
     for (const auto& [key, value] : manifest.items()) {
-      if (files.contains(key) || key == kDigest) continue;
+      if (files.contains(key)) continue;
       return fail(ErrorCode::corrupt_file,
                   fmt::format("{}: the field \"{}\" is none that version {} has", name_, format::printable(path(key)),
                               kVersion),
-                  "it may change what the model computes: write the manifest again with adze manifest");
+                  "it may change what the model computes: write the manifest again with adze manifest --force");
     }
     for (const auto& [key, value] : files.items()) {
       const auto found = manifest.find(key);
       if (found == manifest.end()) {
         return fail(ErrorCode::corrupt_file, fmt::format("{}: the field \"{}\" is missing", name_, path(key)),
-                    "write the manifest again with adze manifest");
+                    "write the manifest again with adze manifest --force");
       }
       ADZE_TRY_STATUS(compare(value, *found, path(key)));
     }
@@ -182,7 +191,7 @@ class Comparison {
     return fail(ErrorCode::corrupt_file,
                 fmt::format("{}: \"{}\" {}, but the model's files say {}", name_, field, said, found),
                 "the files are not those that it was written for: get the model again, or, where the files are right, "
-                "write the manifest again with adze manifest");
+                "write the manifest again with adze manifest --force");
   }
 
   std::string_view name_;
@@ -199,11 +208,14 @@ Status check_version(const Json& manifest, std::string_view name) {
                 "move the file away, or write one with adze manifest");
   }
   const std::string version = text("version");
-  if (version.starts_with(fmt::format("{}.", kMajor))) return {};
+  const std::string major = fmt::format("{}.", kMajor);
+  const std::string_view minor = std::string_view(version).substr(std::min(major.size(), version.size()));
+  const bool is_number = !minor.empty() && minor.size() < 4 && minor.find_first_not_of("0123456789") == minor.npos;
+  if (version.starts_with(major) && is_number) return {};
   return fail(ErrorCode::unsupported_feature,
-              fmt::format("{}: its version is \"{}\", and this Adze reads version {}", name, format::printable(version),
-                          kVersion),
-              "use the Adze that wrote it, or write it again with adze manifest");
+              fmt::format("{}: its version is {}, and this Adze reads version \"{}\"", name,
+                          manifest.contains("version") ? shown(manifest["version"]) : "missing", kVersion),
+              "use the Adze that wrote it, or write it again with adze manifest --force");
 }
 
 }  // namespace
@@ -237,7 +249,8 @@ Status check_manifest_beside(const ManifestSource& source, ManifestCheck check) 
   if (source.store.path().empty()) return {};
   const std::filesystem::path path = manifest_path(source.store.path());
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return {};
+  // A link that leads nowhere is no manifest left out: reading it says what is wrong.
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return {};
   ADZE_TRY(const std::string text, read_model_file(path, limits::kMaxManifestBytes));
   return check_manifest(source, text, path.filename().string(), check);
 }

@@ -1,6 +1,7 @@
 // model-manifest.json: one that is right, and one for each way of disagreeing with the files.
 #include "model/manifest.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,6 +99,10 @@ TEST_F(Manifest, KnowsItsVersion) {
   Error error = refusal(with(R"("version": "1.0")", R"("version": "2.0")"));
   EXPECT_EQ(error.code, ErrorCode::unsupported_feature);
   EXPECT_THAT(error.message, HasSubstr(R"(its version is "2.0")"));
+  for (const char* version : {R"("1.")", R"("1.x")", R"("1.0.0")", R"("1.-1")", R"("1.99999999999")", "1"}) {
+    error = refusal(with(R"("version": "1.0")", fmt::format(R"("version": {})", version)));
+    EXPECT_THAT(error.message, HasSubstr(fmt::format("its version is {},", version)));
+  }
   error = refusal(with("adze.model-manifest", "another"));
   EXPECT_THAT(error.message, HasSubstr(R"("schema" is not)"));
   write(with(R"("version": "1.0")", R"("version": "1.7")"));
@@ -120,6 +125,23 @@ TEST_F(Manifest, AChangedByteIsFoundByItsDigest) {
   const Status checked = model::check_manifest_beside(model->manifest_source(), model::ManifestCheck::bytes);
   ASSERT_FALSE(checked);
   EXPECT_THAT(checked.error().message, HasSubstr(".xxh3\" is "));
+}
+
+// Loading does not compute digests, and asks for them all the same.
+TEST_F(Manifest, EveryTensorHasADigest) {
+  const std::size_t at = manifest.find(R"("xxh3": ")");
+  ASSERT_NE(at, manifest.npos);
+  const std::string field = manifest.substr(at, std::string_view(R"("xxh3": "")").size() + 32);
+  for (const char* damaged : {R"("xxh3": "")", R"("xxh3": true)", R"("xxh3": -1)", R"("xxh4": "0")"}) {
+    EXPECT_THAT(refusal(with(field, damaged)).message, HasSubstr("xxh")) << damaged;
+  }
+}
+
+TEST_F(Manifest, ALinkThatLeadsNowhereIsNoAbsentManifest) {
+  std::filesystem::create_symlink("nowhere", folder.path() / "model.gguf.manifest.json");
+  const auto model = model::Model::load(path);
+  ASSERT_FALSE(model.has_value());
+  EXPECT_THAT(model.error().message, HasSubstr("model.gguf.manifest.json"));
 }
 
 TEST_F(Manifest, AGrownFileIsFound) {

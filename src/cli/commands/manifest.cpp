@@ -46,6 +46,12 @@ Result<ExitCode> run_manifest(Context& context) {
   }
   ADZE_TRY_STATUS(
       check_output(context, path, {}, "Give --check to compare it with the files, or --force to replace it."));
+  // The name comes with the model, not from the user: a link there could aim at any file.
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(path, ignored)) {
+    return fail(ErrorCode::invalid_argument, fmt::format("'{}' is a link, which came with the model", path.string()),
+                "remove it first");
+  }
   ADZE_TRY(const std::string manifest, model::write_manifest(source));
   ADZE_TRY_STATUS(write_file_atomic(path, manifest));
   context.console.print(fmt::format("{}\n", path.string()));
