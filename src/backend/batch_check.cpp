@@ -4,7 +4,7 @@
 
 namespace adze::backend {
 
-Status check_batch(const Batch& batch, const ops::Plan& plan, int max_rows, int pages) {
+Status check_batch(const Batch& batch, const ops::Plan& plan, int max_rows, std::int64_t pages) {
   if (batch.rows.size() > static_cast<std::size_t>(max_rows)) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("{} rows in a batch, at most {} are prepared for", batch.rows.size(), max_rows));

@@ -182,9 +182,11 @@ void print_statistics(const Context& context, const Generation& generation) {
   const Statistics& s = generation.statistics;
   std::string line = fmt::format("prompt {} tokens, {:.1f} tokens/s", s.prompt_tokens, s.prompt_rate());
   if (s.reused_tokens > 0) line += fmt::format(" ({} more reused)", s.reused_tokens);
-  line +=
-      fmt::format("; generated {} tokens, {:.1f} tokens/s; first token {:.0f} ms; peak memory {}", s.generated_tokens,
-                  s.generate_rate(), s.first_token_seconds * 1e3, format_bytes(peak_memory_bytes()));
+  line += fmt::format("; generated {} token{}", s.generated_tokens, s.generated_tokens == 1 ? "" : "s");
+  // The first token comes out of the prompt's last row: one alone has no rate.
+  if (s.generated_tokens > 1) line += fmt::format(", {:.1f} tokens/s", s.generate_rate());
+  line += fmt::format("; first token {:.0f} ms; peak memory {}", s.first_token_seconds * 1e3,
+                      format_bytes(peak_memory_bytes()));
   context.console.note(line);
   if (context.settings().verbose) context.console.note(fmt::format("seed {}", generation.seed));
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -52,6 +53,16 @@ Result<FolderConversion> plan_conversion(const std::filesystem::path& folder, co
                     fmt::join(nameless, ", "), nameless.size() == 1 ? "does" : "do"));
   }
   if (!model->predictors().all().empty()) notes.emplace_back("the block that predicts further tokens is not written");
+  const auto again = std::ranges::count_if(file.tensors(), [](const PlannedTensor& planned) {
+    const tensor::TensorView* from = planned.tensor.from;
+    return from != nullptr && tensor::is_block_type(planned.type) && from->type != planned.type &&
+           (tensor::is_block_type(from->type) || from->groups.size != 0);
+  });
+  if (again > 0) {
+    notes.push_back(fmt::format(
+        "{} weights were quantised already and are rounded a second time; the folder they came from loses less",
+        again));
+  }
   return FolderConversion{std::move(model), std::move(file), std::move(notes)};
 }
 

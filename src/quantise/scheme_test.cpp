@@ -25,7 +25,7 @@ class Model {
   explicit Model(ModelTraits traits) : traits_(std::move(traits)) {}
   void add(std::string name, tensor::Shape of) { tensors_.emplace_back(std::move(name), of); }
 
-  std::map<std::string, DType> types(Scheme scheme) const {
+  std::map<std::string, DType> types(const Scheme& scheme) const {
     std::vector<TensorEntry> entries;
     for (const auto& [name, of] : tensors_) entries.push_back({name, DType::bf16, of});
     const auto choices = choose_types(scheme, traits_, entries);

@@ -204,6 +204,10 @@ TEST(ConvertMlx, LogitsAreThoseOfTheFolder) {
                       ops::ref::Interpreter(model->plan()).run(prompt, 1).values),
               1e-5)
         << name;
+    EXPECT_TRUE(planned->notes.empty());
+    const auto again = convert::plan_conversion(folder, {.mix = quantise::find_mix("Q4_0").value()});
+    ASSERT_EQ(again->notes.size(), 1u);
+    EXPECT_NE(again->notes.front().find("rounded a second time"), std::string::npos) << again->notes.front();
   }
 }
 

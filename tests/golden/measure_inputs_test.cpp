@@ -37,17 +37,17 @@ class ReferenceSums {
  private:
   // The buffers are still those from before the step.
   void visit(const ops::Step& step) {
-    if (const auto* s = std::get_if<ops::Project>(&step)) {
-      for (const auto& part : s->parts) add_all(part.weight, at(s->in));
-    } else if (const auto* s = std::get_if<ops::ProjectAdd>(&step)) {
-      add_all(s->weight, at(s->in));
-    } else if (const auto* s = std::get_if<ops::GatedPair>(&step)) {
-      add_all(s->gate, at(s->in));
-      if (s->up != nullptr && s->up->name != s->gate->name) add_all(s->up, at(s->in));
-    } else if (const auto* s = std::get_if<ops::Route>(&step)) {
-      add_all(s->weight, at(s->in));
-    } else if (const auto* s = std::get_if<ops::Experts>(&step)) {
-      visit_experts(*s);
+    if (const auto* project = std::get_if<ops::Project>(&step)) {
+      for (const auto& part : project->parts) add_all(part.weight, at(project->in));
+    } else if (const auto* add = std::get_if<ops::ProjectAdd>(&step)) {
+      add_all(add->weight, at(add->in));
+    } else if (const auto* pair = std::get_if<ops::GatedPair>(&step)) {
+      add_all(pair->gate, at(pair->in));
+      if (pair->up != nullptr && pair->up->name != pair->gate->name) add_all(pair->up, at(pair->in));
+    } else if (const auto* route = std::get_if<ops::Route>(&step)) {
+      add_all(route->weight, at(route->in));
+    } else if (const auto* experts = std::get_if<ops::Experts>(&step)) {
+      visit_experts(*experts);
     }
   }
   void visit_experts(const ops::Experts& s) {
