@@ -53,7 +53,7 @@ Result<PlannedFile> PlannedFile::plan(std::unique_ptr<format::GgufWriter> writer
   file.parameters_ = count_parameters(tensors);
   writer->add_string("general.size_label", size_label(file.parameters_));
   // Codes that GGUF cannot hold become floats before the mix decides, of the width that it asks for.
-  const bool is_float = options.mix != nullptr && tensor::dtype_info(options.mix->base).block_elements == 1;
+  const bool is_float = options.mix != nullptr && !tensor::is_block_type(options.mix->base);
   const tensor::DType decoded = is_float ? options.mix->base : tensor::DType::bf16;
   std::vector<quantise::TensorEntry> entries;
   for (const OutTensor& tensor : tensors)

@@ -13,7 +13,9 @@
 #include "model/huggingface/folder.hpp"
 #include "model/huggingface/import.hpp"
 #include "model/registry.hpp"
+#include "text/bpe.hpp"
 #include "text/tokenizer_spec.hpp"
+#include "text/unicode.hpp"
 
 namespace adze::convert {
 namespace {
@@ -26,21 +28,10 @@ constexpr std::string_view kChatTemplate =
     "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}";
 
-// Bytes in GPT-2's alphabet: printable ones are themselves, the others follow from U+0100 on.
 std::vector<std::string> byte_tokens() {
-  std::vector<std::string> tokens;
-  int further = 0;
+  std::vector<std::string> tokens(kBytes);
   for (int byte = 0; byte < kBytes; ++byte) {
-    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-    const int code = printable ? byte : 256 + further++;
-    std::string token;
-    if (code < 0x80) {
-      token.push_back(static_cast<char>(code));
-    } else {
-      token.push_back(static_cast<char>(0xC0 | (code >> 6)));
-      token.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-    }
-    tokens.push_back(std::move(token));
+    text::append_utf8(text::byte_to_alphabet(static_cast<std::uint8_t>(byte)), tokens[static_cast<std::size_t>(byte)]);
   }
   return tokens;
 }

@@ -131,7 +131,7 @@ Result<const tensor::TensorView*> WeightStore::optional(std::string_view name, c
     if (other) views_[position] = *other;
   }
   // Rows of blocks, or of codes whose scales stand beside them, cannot be cut anew.
-  const bool cut = found->groups.size != 0 || tensor::dtype_info(found->type).block_elements > 1;
+  const bool cut = found->groups.size != 0 || tensor::is_block_type(found->type);
   const bool other_rows = cut && found->columns() != expected[expected.rank - 1];
   if (other_rows || !same_shape(found->shape, expected)) {
     const std::string as = found->groups.size == 0 ? "" : fmt::format(" as {}", tensor::type_name(*found));

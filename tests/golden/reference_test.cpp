@@ -179,10 +179,12 @@ INSTANTIATE_TEST_SUITE_P(Dense, ReferenceLayers,
                                          OracleRow{"qwen3-dense", "BF16"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Mixture, ReferenceLayers,
-                         testing::Values(OracleRow{"qwen3-moe", "BF16"}, OracleRow{"gpt-oss", "MXFP4"},
-                                         OracleRow{"qwen3_5-moe", "BF16"}, OracleRow{"qwen3-next", "BF16"}),
+                         testing::Values(OracleRow{"qwen3-moe", "BF16"}, OracleRow{"gemma4-moe", "BF16"},
+                                         OracleRow{"gpt-oss", "MXFP4"}, OracleRow{"qwen3_5-moe", "BF16"},
+                                         OracleRow{"qwen3-next", "BF16"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
-INSTANTIATE_TEST_SUITE_P(Hybrid, ReferenceLayers, testing::Values(OracleRow{"qwen3_5-dense", "mtp-BF16"}),
+INSTANTIATE_TEST_SUITE_P(Hybrid, ReferenceLayers,
+                         testing::Values(OracleRow{"qwen3_5-dense", "mtp-BF16"}, OracleRow{"qwen3_5-kvdiff", "HF"}),
                          [](const auto& row) { return oracle_row_name(row.param); });
 INSTANTIATE_TEST_SUITE_P(Llama, ReferenceLayers,
                          testing::Values(OracleRow{"llama-gqa-rope3", "F32"}, OracleRow{"llama-gqa-rope3", "BF16"},
