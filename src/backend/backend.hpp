@@ -28,7 +28,9 @@ struct PrepareOptions {
   int threads = 0;             // 0: as many as the process may use
   int max_batch_rows = 256;    // rows of one run(); scratch is sized by it
   std::int64_t max_pages = 0;  // pages of KV that the pool may hand out
-  int max_slots = 1;           // sequences whose recurrent state is kept; nothing for a plan without recurrent layers
+  // Weights in the layout that kernels read fastest, in memory of their own: more memory, the same bits.
+  bool pack_in_memory = false;
+  int max_slots = 1;  // sequences whose recurrent state is kept; nothing for a plan without recurrent layers
 };
 
 // One row of a ragged batch: a prompt token, a decoded token, or (later) a draft to verify.

@@ -198,9 +198,11 @@ class Bits : public OracleTest {
   ops::Plan plan;
   std::vector<std::int32_t> tokens, other;
 
-  std::vector<float> all_logits(Compute compute, int threads, int chunk, const char* kernel_set = "") {
+  std::vector<float> all_logits(Compute compute, int threads, int chunk, const char* kernel_set = "",
+                                bool packed = false) {
     Runner::Options options = one_sequence(compute, backend::KvType::automatic, threads);
     options.prepare.kernel_set = kernel_set;
+    options.prepare.pack_in_memory = packed;
     Runner runner(plan, options);
     return runner.prompt(tokens, static_cast<int>(tokens.size()), chunk);
   }
@@ -255,15 +257,16 @@ TEST_P(Bits, ALayerHasFewPhases) {
   }
 }
 
-TEST_P(Bits, DoNotDependOnTheInstructionSet) {
+TEST_P(Bits, DoNotDependOnTheInstructionSetOrThePackedLayout) {
   tokens.resize(std::min(tokens.size(), kInstructionSetRows));
   for (const Compute compute : {Compute::automatic, Compute::f32}) {
     std::vector<float> expected;
     for (const cpu::KernelTable* table : cpu::available_tables()) {
-      for (const int chunk : {5, 600}) {
-        const std::vector<float> logits = all_logits(compute, 2, chunk, table->name);
+      constexpr std::pair<int, bool> kChunkAndPacked[] = {{5, false}, {5, true}, {600, true}};
+      for (const auto& [chunk, packed] : kChunkAndPacked) {
+        const std::vector<float> logits = all_logits(compute, 2, chunk, table->name, packed);
         if (expected.empty()) expected = logits;
-        EXPECT_TRUE(logits == expected) << table->name << ", chunks of " << chunk
+        EXPECT_TRUE(logits == expected) << table->name << (packed ? ", packed" : "") << ", chunks of " << chunk
                                         << (compute == Compute::f32 ? ", float32" : "");
       }
     }

@@ -13,6 +13,7 @@
 #include "backend/cpu/cpu_heads.hpp"
 #include "backend/cpu/cpu_matmul.hpp"
 #include "backend/cpu/cpu_norm.hpp"
+#include "backend/cpu/cpu_packs.hpp"
 #include "backend/cpu/cpu_rounding.hpp"
 #include "backend/cpu/cpu_schedule.hpp"
 #include "backend/cpu/cpu_scratch.hpp"
@@ -40,11 +41,13 @@ struct Pass {
 class CpuPrepared final : public backend::Prepared {
  public:
   CpuPrepared(const ops::Plan& plan, const backend::PrepareOptions& options, const KernelTable& table,
-              CpuSchedule schedule, KvStore kv, StateStore states, DeltaNet delta_net, Scratch scratch, int threads)
+              CpuSchedule schedule, PackMemory packs, KvStore kv, StateStore states, DeltaNet delta_net,
+              Scratch scratch, int threads)
       : plan_(plan),
         options_(options),
         table_(table),
         schedule_(std::move(schedule)),
+        packs_(std::move(packs)),
         kv_(std::move(kv)),
         states_(std::move(states)),
         delta_net_(std::move(delta_net)),
@@ -508,6 +511,7 @@ class CpuPrepared final : public backend::Prepared {
   const backend::PrepareOptions options_;
   const KernelTable& table_;
   const CpuSchedule schedule_;
+  const PackMemory packs_;
   KvStore kv_;
   StateStore states_;
   const DeltaNet delta_net_;
@@ -561,13 +565,17 @@ Result<std::unique_ptr<backend::Prepared>> prepare(const ops::Plan& plan, const 
   }
   ADZE_TRY(const KernelTable* table, choose_table(options.kernel_set));
   ADZE_TRY(CpuSchedule schedule, make_schedule(plan, options, *table));
+  PackMemory packs;
+  if (options.pack_in_memory) {
+    ADZE_TRY(packs, pack_in_memory(schedule));
+  }
   ADZE_TRY(KvStore kv, KvStore::reserve(plan, schedule.kv_format, options.max_pages));
   ADZE_TRY(StateStore states, StateStore::reserve(plan, options.max_slots));
   ADZE_TRY(DeltaNet delta_net, DeltaNet::create(plan, *table));
   const int threads = thread_count(options);
   ADZE_TRY(Scratch scratch, make_scratch(schedule, plan, options.max_batch_rows, threads));
-  return std::make_unique<CpuPrepared>(plan, options, *table, std::move(schedule), std::move(kv), std::move(states),
-                                       std::move(delta_net), std::move(scratch), threads);
+  return std::make_unique<CpuPrepared>(plan, options, *table, std::move(schedule), std::move(packs), std::move(kv),
+                                       std::move(states), std::move(delta_net), std::move(scratch), threads);
 }
 
 }  // namespace adze::cpu

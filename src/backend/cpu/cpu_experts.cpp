@@ -190,6 +190,7 @@ MatmulArgs Mixture::product_args(const BoundMatmul& m, std::int64_t weight_row, 
                                  std::byte* panel) const {
   MatmulArgs a = matmul_args(m, rows_of(in, expert, m), row_count(expert), out, ld_out, false, panel);
   a.weights = m.weight->row(weight_row);
+  a.packed = m.packed == nullptr ? nullptr : m.packed->slice(weight_row / weight_rows);
   a.groups = m.weight->groups_from(weight_row);
   a.rows = weight_rows;
   a.bias = bias;

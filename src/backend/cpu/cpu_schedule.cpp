@@ -65,7 +65,7 @@ class Builder {
  private:
   using Products = std::vector<BoundMatmul>;
 
-  Result<BoundMatmul> choose(ops::WeightRef weight, ops::WeightRef bias, BufferUse* input) {
+  Result<BoundMatmul> choose(ops::WeightRef weight, ops::WeightRef bias, BufferUse* input, int slices) {
     const bool quantised = tensor::is_block_type(weight->type);
     const bool int8 = quantised && options_.compute == backend::Compute::automatic;
     const MatmulKernel& kernel = (int8 ? table_.int8_kernels : table_.float_kernels)[static_cast<int>(weight->type)];
@@ -78,12 +78,21 @@ class Builder {
     if (kernel.activation_block == 256) input->int8_256 = true;
     out_.panel_bytes =
         std::max(out_.panel_bytes, kernel.panel_bytes(static_cast<int>(weight->columns()), weight->row_stride()));
-    return BoundMatmul{&kernel, weight, bias};
+    return BoundMatmul{&kernel, weight, bias, packed(kernel, weight, slices)};
+  }
+  const PackedWeight* packed(const MatmulKernel& kernel, ops::WeightRef weight, int slices) {
+    if (kernel.pack == nullptr) return nullptr;
+    const auto known = std::ranges::find_if(out_.packed, [&](const auto& p) { return p->weight == weight; });
+    if (known != out_.packed.end()) return known->get();
+    const auto groups = static_cast<int>((weight->rows() / slices + kGroupRows - 1) / kGroupRows);
+    const std::size_t bytes = kernel.packed_bytes(static_cast<int>(weight->columns()), weight->groups);
+    out_.packed.push_back(std::make_unique<PackedWeight>(&kernel, weight, slices, groups, bytes));
+    return out_.packed.back().get();
   }
   BufferUse* input(ops::BufferId id) { return &out_.buffers[static_cast<std::size_t>(id)]; }
 
-  Status add(Products& products, ops::WeightRef weight, ops::WeightRef bias, BufferUse* input) {
-    ADZE_TRY(const BoundMatmul bound, choose(weight, bias, input));
+  Status add(Products& products, ops::WeightRef weight, ops::WeightRef bias, BufferUse* input, int slices = 1) {
+    ADZE_TRY(const BoundMatmul bound, choose(weight, bias, input, slices));
     products.push_back(bound);
     return {};
   }
@@ -156,9 +165,9 @@ class Builder {
       buffer.width = std::max(buffer.width, static_cast<int>(width));
       buffer.stride = padded16(buffer.width);
     };
-    ADZE_TRY_STATUS(add(products, w.gate, w.gate_bias, &use.input));
-    ADZE_TRY_STATUS(add(products, w.up, w.up_bias, &use.input));
-    ADZE_TRY_STATUS(add(products, w.down, w.down_bias, &use.activated));
+    ADZE_TRY_STATUS(add(products, w.gate, w.gate_bias, &use.input, w.count));
+    ADZE_TRY_STATUS(add(products, w.up, w.up_bias, &use.input, w.count));
+    ADZE_TRY_STATUS(add(products, w.down, w.down_bias, &use.activated, w.count));
     use.spare |= products[products.size() - 3].kernel != products[products.size() - 2].kernel;
     widen(use.input, w.gate->columns());
     widen(use.input, w.down->rows() / w.count);
@@ -255,8 +264,8 @@ class Builder {
         info.kernel += (info.kernel.empty() ? "" : ", ") + std::string(m.kernel->name);
       }
       info.reason = fmt::format(
-          "the {} kernel for this weight type{}; up to {} rows from the file's blocks, more through a panel",
-          table_.name, options_.compute == backend::Compute::f32 ? " under --compute f32" : "", kDirectTokens);
+          "the {} kernel for this weight type{}; up to {} rows straight from packed weights, more through a panel",
+          table_.name, options_.compute == backend::Compute::f32 ? " under --compute f32" : "", table_.max_tile);
     } else {
       info.kernel = "f32";
       info.reason = "no products";

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -14,11 +15,30 @@
 
 namespace adze::cpu {
 
+// A weight whose products may read it in the packed layout: `slices` matrices (experts) of `groups` groups each, one
+// behind the other.
+struct PackedWeight {
+  const MatmulKernel* kernel = nullptr;
+  ops::WeightRef weight = nullptr;
+  int slices = 1, groups = 0;
+  std::size_t group_bytes = 0;
+  const std::byte* bytes =
+      nullptr;  // null: not packed (yet), and products read the file's; changes between passes only
+  std::uint64_t size() const {
+    return std::uint64_t{group_bytes} * static_cast<std::uint64_t>(slices) * static_cast<std::uint64_t>(groups);
+  }
+  const std::byte* slice(std::int64_t index) const {
+    return bytes == nullptr ? nullptr
+                            : bytes + group_bytes * static_cast<std::size_t>(groups) * static_cast<std::size_t>(index);
+  }
+};
+
 // A weight with the kernel chosen for it.
 struct BoundMatmul {
   const MatmulKernel* kernel = nullptr;
   ops::WeightRef weight = nullptr;
   ops::WeightRef bias = nullptr;
+  const PackedWeight* packed = nullptr;  // null: these products never read packed weights
   int groups() const { return static_cast<int>((weight->rows() + kGroupRows - 1) / kGroupRows); }
 };
 
@@ -50,9 +70,10 @@ struct CountdownUse {
 constexpr std::size_t block_units(int width) { return static_cast<std::size_t>(width / 32 + width / 256); }
 
 struct CpuSchedule {
-  std::vector<Dispatch> dispatches;                // fused
-  std::vector<Dispatch> single;                    // every stage by itself, for an observer
-  std::vector<std::vector<BoundMatmul>> products;  // of each step, in its order (parts; gate, up; the one weight)
+  std::vector<Dispatch> dispatches;                   // fused
+  std::vector<Dispatch> single;                       // every stage by itself, for an observer
+  std::vector<std::vector<BoundMatmul>> products;     // of each step, in its order (parts; gate, up; the one weight)
+  std::vector<std::unique_ptr<PackedWeight>> packed;  // each weight that can be packed, once
   std::vector<BufferUse> buffers;
   std::vector<BufferUse> slots;  // the largest of the buffers that share each
   BufferUse head_input;          // the head's normed rows

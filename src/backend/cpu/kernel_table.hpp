@@ -16,11 +16,10 @@
 
 namespace adze::cpu {
 
-inline constexpr int kGroupRows = 16;    // output rows that one kernel step computes: the lanes of a vector
-inline constexpr int kPageTokens = 64;   // positions of a KV page (backend::kPageTokens)
-inline constexpr int kPartition = 256;   // positions that share one softmax before they are merged in order
-inline constexpr int kMaxQueries = 8;    // query vectors that one attention call walks the cache with
-inline constexpr int kDirectTokens = 4;  // up to here weights go from the file's blocks to registers, no panel kept
+inline constexpr int kGroupRows = 16;   // output rows that one kernel step computes: the lanes of a vector
+inline constexpr int kPageTokens = 64;  // positions of a KV page (backend::kPageTokens)
+inline constexpr int kPartition = 256;  // positions that share one softmax before they are merged in order
+inline constexpr int kMaxQueries = 8;   // query vectors that one attention call walks the cache with
 
 // Functions of this header are static: an inline one could be emitted by an isa/ source and picked up by everybody.
 static constexpr int padded16(int n) { return (n + 15) / 16 * 16; }
@@ -34,7 +33,9 @@ struct QuantisedRows {
   std::int8_t* quants;
   float* scales;
   float* scaled_sums;  // scale * sum of the block's quants; blocks of 32 only
-  std::int32_t* sums;  // of the quants: per 32 (blocks of 32) or per 16 (blocks of 256)
+  // Of the quants. Blocks of 32: of each block. Blocks of 256: 16 dwords, of which 8 hold the sums of 16 quants, in
+  // pairs of 16-bit halves, and 4 those of 32.
+  std::int32_t* sums;
 };
 
 // Tile `index` of `rows` rows cut into near-equal tiles of at most max_tile.
@@ -58,6 +59,7 @@ using DequantiseFn = void (*)(const std::byte* blocks, float* out, std::size_t b
 struct MatmulArgs {
   const std::byte* weights;  // [rows] of `row_stride` bytes
   std::size_t row_stride;
+  const std::byte* packed;     // the same rows in the packed layout, 64-byte aligned; or null, and `weights` are read
   tensor::GroupScales groups;  // of codes: from the first of the rows on
   std::size_t scale_stride;    // bytes from one row's scales to the next one's
   int rows, k;
@@ -82,6 +84,10 @@ struct MatmulKernel {
   // out = act(gate) * up; `up` gives weights, bias and its own panel, the rest is read from `gate`.
   void (*gated)(const MatmulArgs& gate, const MatmulArgs& up, GatedActivation act, int group_begin, int group_end);
   std::size_t (*panel_bytes)(int k, std::size_t row_stride);
+  // The packed layout (kernels/packed.inl.h), the same for every table: bytes of a group of 16 rows, a multiple of 64,
+  // and how one is made from the weights of `from`, whose panel is used as well. Null: this product reads files only.
+  std::size_t (*packed_bytes)(int k, const tensor::GroupScales& groups);
+  void (*pack)(const MatmulArgs& from, int group, std::byte* out);
   int activation_block;  // 32 or 256: which int8 activations it reads; 0: floats
 };
 

@@ -118,6 +118,10 @@ std::vector<float> rounded(const std::vector<float>& x, int tokens, int k, std::
   return out;
 }
 
+std::byte* aligned(std::vector<std::byte>& bytes) {
+  return bytes.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes.data()) % 64) % 64;
+}
+
 MatmulArgs make_args(DType type, const Weights& w, int rows, int k, Activations& x, int tokens, std::size_t ld,
                      std::vector<float>& out, std::vector<std::byte>& panel) {
   const tensor::DTypeInfo& info = tensor::dtype_info(type);
@@ -139,17 +143,38 @@ MatmulArgs make_args(DType type, const Weights& w, int rows, int k, Activations&
   a.dequantise = info.dequantise;
   a.block_elements = static_cast<int>(info.block_elements);
   a.block_bytes = static_cast<int>(info.block_bytes);
-  a.panel = panel.data() + (64 - reinterpret_cast<std::uintptr_t>(panel.data()) % 64) % 64;
+  a.panel = aligned(panel);
   return a;
 }
 
+// All groups of a weight in the packed layout, with 64 bytes more.
+std::vector<std::byte> packed(const MatmulKernel& kernel, const MatmulArgs& from) {
+  const std::size_t bytes = kernel.packed_bytes(from.k, from.groups);
+  EXPECT_EQ(bytes % 64, 0u);
+  const int groups = (from.rows + kGroupRows - 1) / kGroupRows;
+  std::vector<std::byte> out(bytes * static_cast<std::size_t>(groups) + 64, std::byte{0xaa});
+  for (int group = 0; group < groups; ++group) {
+    kernel.pack(from, group, aligned(out) + static_cast<std::size_t>(group) * bytes);
+  }
+  return out;
+}
+
+enum class Layout : std::uint8_t { file, packed };
+
 std::vector<float> multiply(const KernelTable& table, const MatmulKernel& kernel, DType type, const Weights& w,
-                            int rows, int k, int tokens, unsigned seed) {
+                            int rows, int k, int tokens, unsigned seed, Layout layout = Layout::file) {
   const std::size_t ld = static_cast<std::size_t>((k + 15) / 16 * 16);
   Activations x = activations(table, kernel.activation_block, tokens, k, ld, seed);
   std::vector<float> out(static_cast<std::size_t>(tokens) * (static_cast<std::size_t>(rows) + 3), -7.0f);
   std::vector<std::byte> panel(kernel.panel_bytes(k, w.stride) + 64);
-  const MatmulArgs a = make_args(type, w, rows, k, x, tokens, ld, out, panel);
+  MatmulArgs a = make_args(type, w, rows, k, x, tokens, ld, out, panel);
+  std::vector<std::byte> storage;
+  if (layout == Layout::packed) {
+    storage = packed(kernel, a);
+    a.packed = aligned(storage);
+    a.weights = nullptr;  // the packed bytes are enough
+    a.groups.scales = a.groups.biases = nullptr;
+  }
   const int groups = (rows + kGroupRows - 1) / kGroupRows, half = groups / 2;
   kernel.run(a, half, groups);
   kernel.run(a, 0, half);
@@ -199,6 +224,12 @@ TEST_P(MatmulTest, EqualsItsDefinitionForEveryTableShapeAndRowCount) {
             ASSERT_EQ(std::memcmp(out.data(), reference.data(), out.size() * sizeof(float)), 0)
                 << table->name << ' ' << info.name << " rows " << rows << " tokens " << tokens;
           }
+          // Packed weights give the bits that the file's give.
+          if (kernel.pack != nullptr) {
+            const std::vector<float> same = multiply(*table, kernel, type, w, rows, k, tokens, 100, Layout::packed);
+            ASSERT_EQ(std::memcmp(same.data(), out.data(), out.size() * sizeof(float)), 0)
+                << table->name << ' ' << info.name << " packed, rows " << rows << " tokens " << tokens;
+          }
           // A row alone gives the bits it gives among others.
           if (tokens > 1) {
             const std::vector<float> alone =
@@ -238,6 +269,16 @@ TEST_P(MatmulTest, GatedPairIsTwoProductsAndTheActivation) {
           const MatmulArgs a = make_args(type, gate, rows, k, x, tokens, ld, out, panel_a);
           const MatmulArgs b = make_args(type, up, rows, k, x, tokens, ld, none, panel_b);
           kernel->gated(a, b, act, 0, 2);
+          if (kernel->pack != nullptr) {
+            std::vector<std::byte> packed_gate = packed(*kernel, a), packed_up = packed(*kernel, b);
+            std::vector<float> again(out.size(), 0.0f);
+            MatmulArgs c = a, d = b;
+            c.packed = aligned(packed_gate);
+            c.out = again.data();
+            d.packed = aligned(packed_up);
+            kernel->gated(c, d, act, 0, 2);
+            ASSERT_EQ(out, again) << table->name << ' ' << kernel->name;
+          }
           for (int t = 0; t < tokens; ++t) {
             for (int r = 0; r < rows; ++r) {
               const auto at = static_cast<std::size_t>(t * (rows + 3) + r);
@@ -246,6 +287,27 @@ TEST_P(MatmulTest, GatedPairIsTwoProductsAndTheActivation) {
           }
         }
       }
+    }
+  }
+}
+
+TEST_P(MatmulTest, EveryTablePacksTheSameBytes) {
+  const DType type = GetParam();
+  const int rows = 40, k = tensor::dtype_info(type).block_elements == 1 ? 77 : 768;
+  const Weights w = random_weights(type, rows, k, 3);
+  std::vector<float> none;
+  for (const bool floats : {false, true}) {
+    std::vector<std::byte> first;
+    for (const KernelTable* table : available_tables()) {
+      const MatmulKernel& kernel = (floats ? table->float_kernels : table->int8_kernels)[static_cast<int>(type)];
+      if (kernel.name == nullptr || kernel.pack == nullptr) continue;
+      Activations x = activations(*table, 0, 1, k, static_cast<std::size_t>((k + 15) / 16 * 16), 9);
+      std::vector<std::byte> panel(kernel.panel_bytes(k, w.stride) + 64);
+      std::vector<std::byte> all = packed(kernel, make_args(type, w, rows, k, x, 1, 16, none, panel));
+      const std::size_t bytes = 3 * kernel.packed_bytes(k, make_args(type, w, rows, k, x, 1, 16, none, panel).groups);
+      const std::vector<std::byte> out(aligned(all), aligned(all) + bytes);
+      if (first.empty()) first = out;
+      EXPECT_EQ(first, out) << table->name;
     }
   }
 }

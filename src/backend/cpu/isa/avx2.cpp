@@ -22,6 +22,8 @@ namespace {
 //
 #include "backend/cpu/kernels/grouped.inl.h"
 //
+#include "backend/cpu/kernels/packed.inl.h"
+//
 #include "backend/cpu/kernels/matmul.inl.h"
 //
 #include "backend/cpu/kernels/attention.inl.h"

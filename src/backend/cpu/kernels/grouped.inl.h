@@ -46,31 +46,29 @@ ADZE_INLINE void load_codes(const std::byte* block, std::size_t stride, I q[8]) 
 
 template <int Bits>
 struct MlxAffine {
-  static constexpr int kBytes = 4 * Bits, kBase = 0;
+  static constexpr int kBytes = 4 * Bits, kBits = Bits, kBase = 0;
   // Codes of 8 bits are too large for a byte product: they are taken as signed, 128 less.
   static constexpr bool kSigned = Bits == 8, kHasMin = true, kGrouped = true;
   static constexpr int kOffset = kSigned ? -128 : 0;
   static ADZE_INLINE void codes(const std::byte* block, std::size_t stride, I q[8]) {
     load_codes<Bits>(block, stride, q);
   }
-  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
-    codes(block, stride, p.q);
+  static ADZE_INLINE void read(const std::byte* block, std::size_t stride, Panel32& p) { codes(block, stride, p.q); }
+  static ADZE_INLINE I value(I code) {
     if constexpr (kSigned) {
-#pragma GCC unroll 8
-      for (I& q : p.q) q = prepare_signed(xor_i(q, splat_i(static_cast<std::int32_t>(0x80808080u))));
+      return from_biased(code);
+    } else {
+      return code;
     }
   }
 };
 
 struct MlxMxfp4 {
-  static constexpr int kBytes = 16, kBase = 12, kOffset = kBase;  // of kMxfp4Values
+  static constexpr int kBytes = 16, kBits = 4, kBase = 12, kOffset = kBase;  // of kMxfp4Values
   static constexpr bool kSigned = false, kHasMin = false, kGrouped = true;
-  static ADZE_INLINE void codes(const std::byte* block, std::size_t stride, I q[8]) {
-    load_codes<4>(block, stride, q);
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) q[i] = lookup16(q[i], kMxfp4Values);
-  }
-  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) { codes(block, stride, p.q); }
+  static ADZE_INLINE void codes(const std::byte* block, std::size_t stride, I q[8]) { load_codes<4>(block, stride, q); }
+  static ADZE_INLINE void read(const std::byte* block, std::size_t stride, Panel32& p) { codes(block, stride, p.q); }
+  static ADZE_INLINE I value(I code) { return lookup16(code, kMxfp4Values); }
 };
 
 // --- scales ----------------------------------------------------------------------------------------------------------
@@ -82,10 +80,11 @@ constexpr std::size_t scale_panels(int k) { return 2 * one_scale_panel(k); }
 // Half of 2^(e - 127), the half because E2M1 values are doubled.
 inline void unpack_exponents(const std::byte* rows, std::size_t stride, int groups, PanelFloat* panel) {
   for (int g = 0; g < groups; ++g) {
-    float scale[16];
-    for (std::size_t r = 0; r < 16; ++r)
-      scale[r] = half_of_exponent(byte_at(rows + r * stride, static_cast<std::size_t>(g)));
-    panel[g / 16].w[g % 16] = load(scale);
+    std::int32_t exponents[16];
+    for (std::size_t r = 0; r < 16; ++r) {
+      exponents[r] = static_cast<std::int32_t>(byte_at(rows + r * stride, static_cast<std::size_t>(g)));
+    }
+    panel[g / 16].w[g % 16] = half_of_exponents(load_i(exponents));
   }
 }
 

@@ -7,14 +7,16 @@
 //                  sum x), acc); block by block; everything inside a block is exact integer arithmetic
 //   floats         four chains over k mod 4, acc_c = fma(w, x, acc_c), summed as (0 + 1) + (2 + 3)
 //
-// Up to kDirectTokens rows of activations, a weight block is unpacked in registers and used at once (the file is read
-// once, as a stream of 16 rows); beyond, a group's panel is kept in cache and walked once per tile of rows.
+// Packed weights (packed.inl.h) go from their stream straight into registers while all rows of activations fit one
+// tile. Beyond that, and always for weights as the file has them, a group's panel of bytes is made in cache and walked
+// once per tile of rows.
+
+constexpr std::size_t kAhead = 2048;  // bytes of a packed stream that are fetched before they are needed
 
 template <int N>
 struct Int {
   static constexpr int value = N;
 };
-constexpr int kDirectTile = kMaxTile < kDirectTokens ? kMaxTile : kDirectTokens;
 
 // Calls f(Int<n>) for 1 <= n <= kMaxTile.
 template <int N = kMaxTile, class F>
@@ -37,7 +39,7 @@ inline std::int32_t dword_at(const std::int8_t* p, int i) {
 }
 
 template <bool Signed>
-inline I dot4(I acc, I q, std::int32_t x) {
+ADZE_INLINE I dot4(I acc, I q, std::int32_t x) {
   if constexpr (Signed) {
     return dot4_signed(acc, q, x);
   } else {
@@ -45,93 +47,146 @@ inline I dot4(I acc, I q, std::int32_t x) {
   }
 }
 
-// --- one block times N rows of activations
-// -----------------------------------------------------------------------------
+// --- one block times N rows of activations ---------------------------------------------------------------------------
 
-template <class F, int N>
-ADZE_INLINE void multiply_block(const Panel32& p, const QuantisedRows& x, int block, V* acc) {
-  constexpr std::int32_t offset = (F::kSigned ? kSignedBias : 0) + F::kOffset;
+// What a product needs to know of a weight type; types of one class share their code for panels. Offset: of the bytes,
+// kSignedBias included, not 0.
+template <bool Signed, bool Offset, bool Min, int Sub = 0>
+struct Class {
+  static constexpr bool kSigned = Signed, kHasOffset = Offset, kHasMin = Min;
+  static constexpr int kSub = Sub;  // sub-blocks of a block of 256; 0: blocks of 32
+  static constexpr int kElements = Sub == 0 ? 32 : 256;
+};
+template <class F>
+constexpr std::int32_t kOffsetOf = (F::kSigned ? kSignedBias : 0) + F::kOffset;
+template <class F>
+constexpr int kSubOf = 0;
+template <class F>
+  requires kIs256<F>
+constexpr int kSubOf<F> = F::kSub;
+template <class F>
+using ClassOf = Class<F::kSigned, kOffsetOf<F> != 0, F::kHasMin, kSubOf<F>>;
+
+template <class C, int N>
+ADZE_INLINE void multiply_block32(const I q[8], V d, V m, const QuantisedRows& x, int block, std::int32_t offset,
+                                  V* acc) {
   const std::int8_t* quants = x.quants + static_cast<std::size_t>(block) * (32 * N);
   const std::size_t at = static_cast<std::size_t>(block) * N;
   I dot[N];
-  for (int t = 0; t < N; ++t) dot[t] = splat_i(offset == 0 ? 0 : -offset * x.sums[at + static_cast<std::size_t>(t)]);
+#pragma GCC unroll 12
+  for (int t = 0; t < N; ++t) {
+    dot[t] = splat_i(C::kHasOffset ? -offset * x.sums[at + static_cast<std::size_t>(t)] : 0);
+  }
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {
 #pragma GCC unroll 12
-    for (int t = 0; t < N; ++t) dot[t] = dot4<F::kSigned>(dot[t], p.q[i], dword_at(quants, i * N + t));
+    for (int t = 0; t < N; ++t) dot[t] = dot4<C::kSigned>(dot[t], q[i], dword_at(quants, i * N + t));
   }
 #pragma GCC unroll 12
   for (int t = 0; t < N; ++t) {
-    acc[t] = fma(mul(p.d, splat(x.scales[at + static_cast<std::size_t>(t)])), to_float(dot[t]), acc[t]);
-    if constexpr (F::kHasMin) acc[t] = fma(p.m, splat(x.scaled_sums[at + static_cast<std::size_t>(t)]), acc[t]);
+    acc[t] = fma(mul(d, splat(x.scales[at + static_cast<std::size_t>(t)])), to_float(dot[t]), acc[t]);
+    if constexpr (C::kHasMin) acc[t] = fma(m, splat(x.scaled_sums[at + static_cast<std::size_t>(t)]), acc[t]);
   }
 }
 
-template <class F, int N>
-inline void multiply_block(const Panel256<F::kSub>& p, const QuantisedRows& x, int block, V* acc) {
-  constexpr std::int32_t offset = (F::kSigned ? kSignedBias : 0) + F::kOffset;
-  constexpr int dwords = 64 / F::kSub;  // of a sub-block
+// `unit(j, q)` gives 32 inputs' bytes, `header` scales and pairs (Header256). Sub-blocks are taken in pairs.
+template <class C, int N, class Header, class Unit>
+ADZE_INLINE void multiply_block256(const Header& header, Unit unit, const QuantisedRows& x, int block,
+                                   std::int32_t offset, V* acc) {
+  constexpr int dwords = 64 / C::kSub;  // of a sub-block
+  constexpr int first_pair = C::kSub == 16 ? 0 : 8;
   const std::int8_t* quants = x.quants + static_cast<std::size_t>(block) * (256 * N);
   const std::int32_t* sums = x.sums + static_cast<std::size_t>(block) * (16 * N);
-  I total[N], minimum[N];
-  for (int t = 0; t < N; ++t) total[t] = minimum[t] = splat_i(0);
-  for (int j = 0; j < F::kSub; ++j) {
-    I dot[N];
+  I total[N], paired[N];
 #pragma GCC unroll 12
-    for (int t = 0; t < N; ++t) {
-      const std::int32_t sum = F::kSub == 16 ? sums[j * N + t] : sums[2 * j * N + t] + sums[(2 * j + 1) * N + t];
-      dot[t] = splat_i(offset == 0 ? 0 : -offset * sum);
-      if constexpr (F::kHasMin) minimum[t] = add_i(minimum[t], mul_i(p.min[j], splat_i(sum)));
+  for (int t = 0; t < N; ++t) total[t] = paired[t] = splat_i(0);
+  for (int p = 0; p < C::kSub / 2; ++p) {
+    if constexpr (C::kHasMin || C::kHasOffset) {
+      const I pair = header.pair(p);
+#pragma GCC unroll 12
+      for (int t = 0; t < N; ++t) paired[t] = dot2(paired[t], pair, sums[(first_pair + p) * N + t]);
     }
+    I q[8];
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const int sub = 2 * p + half;
+      if (half == 0 || C::kSub == 8) unit(C::kSub == 16 ? p : sub, q);
+      const I* of_sub = q + (C::kSub == 16 ? 4 * half : 0);
+      I dot[N];
+#pragma GCC unroll 12
+      for (int t = 0; t < N; ++t) dot[t] = splat_i(0);
 #pragma GCC unroll 8
-    for (int i = 0; i < dwords; ++i) {
+      for (int i = 0; i < dwords; ++i) {
 #pragma GCC unroll 12
-      for (int t = 0; t < N; ++t) {
-        dot[t] = dot4<F::kSigned>(dot[t], p.q[j * dwords + i], dword_at(quants, (j * dwords + i) * N + t));
+        for (int t = 0; t < N; ++t) {
+          dot[t] = dot4<C::kSigned>(dot[t], of_sub[i], dword_at(quants, (sub * dwords + i) * N + t));
+        }
       }
-    }
+      const I scale = header.scale(sub);
 #pragma GCC unroll 12
-    for (int t = 0; t < N; ++t) total[t] = add_i(total[t], mul_i(p.scale[j], dot[t]));
+      for (int t = 0; t < N; ++t) total[t] = add_i(total[t], mul_i(scale, dot[t]));
+    }
   }
+  const V d = header.d();
+#pragma GCC unroll 12
   for (int t = 0; t < N; ++t) {
     const V dx = splat(x.scales[static_cast<std::size_t>(block * N + t)]);
-    acc[t] = fma(mul(p.d, dx), to_float(total[t]), acc[t]);
-    if constexpr (F::kHasMin) acc[t] = fma(sub(zero(), mul(p.dmin, dx)), to_float(minimum[t]), acc[t]);
+    if constexpr (C::kHasOffset) total[t] = sub_i(total[t], mul_i(paired[t], splat_i(offset)));
+    acc[t] = fma(mul(d, dx), to_float(total[t]), acc[t]);
+    if constexpr (C::kHasMin) acc[t] = fma(sub(zero(), mul(header.dmin(), dx)), to_float(paired[t]), acc[t]);
   }
 }
 
-template <class F>
-struct PanelOf {
-  using Type = Panel32;
-  static constexpr int kElements = 32;
+// The rows of a tile that starts at first_row.
+inline QuantisedRows tile_rows(const QuantisedRows& x, int first_row, int k, int block, int sums_block) {
+  const auto r = static_cast<std::size_t>(first_row);
+  return {x.quants + r * static_cast<std::size_t>(k), x.scales + r * static_cast<std::size_t>(k / block),
+          x.scaled_sums + r * static_cast<std::size_t>(k / block),
+          x.sums + r * static_cast<std::size_t>(k / sums_block)};
+}
+
+// --- panels: a group's bytes to multiply with, in cache --------------------------------------------------------------
+
+template <int Sub>
+struct BytePanel {
+  I q[64];
+  I scales[Sub], pairs[Sub / 2];
+  V d_, dmin_;
+  ADZE_INLINE I scale(int s) const { return scales[s]; }
+  ADZE_INLINE I pair(int p) const { return pairs[p]; }
+  ADZE_INLINE V d() const { return d_; }
+  ADZE_INLINE V dmin() const { return dmin_; }
 };
-template <class F>
-  requires(F::kSub > 0)
-struct PanelOf<F> {
-  using Type = Panel256<F::kSub>;
-  static constexpr int kElements = 256;
-};
+template <>
+struct BytePanel<0> : Panel32 {};
+
+template <class C>
+void multiply_panel(const BytePanel<C::kSub>* panel, int k, const QuantisedRows& rows, Tile tile, std::int32_t offset,
+                    V* result) {
+  const QuantisedRows x = tile_rows(rows, tile.first, k, C::kElements, C::kSub == 0 ? 32 : 16);
+  const int blocks = k / C::kElements;
+  with_count(tile.count, [&](auto n) {
+    constexpr int N = decltype(n)::value;
+    V acc[N];
+    for (V& v : acc) v = zero();
+    for (int b = 0; b < blocks; ++b) {
+      const BytePanel<C::kSub>& p = panel[b];
+      if constexpr (C::kSub == 0) {
+        multiply_block32<C, N>(p.q, p.d, p.m, x, b, offset, acc);
+      } else {
+        const auto unit = [&](int j, I q[8]) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+          for (int i = 0; i < 8; ++i) q[i] = p.q[8 * j + i];
+        };
+        multiply_block256<C, N>(p, unit, x, b, offset, acc);
+      }
+    }
+    for (int t = 0; t < N; ++t) result[t] = acc[t];
+  });
+}
 
 // --- groups of 16 output rows
 // ---------------------------------------------------------------------------------------------
-
-// Scratch after the panels: the last group's rows when there are fewer than 16, completed with zeros.
-inline std::size_t tail_bytes(std::size_t row_stride) { return 16 * row_stride + 64; }
-
-// Where the 16 rows of a group start; the last, incomplete group is copied beside zeros first.
-inline const std::byte* group_rows(const MatmulArgs& a, const std::byte* first, std::size_t stride, int group,
-                                   std::byte* tail) {
-  const std::byte* rows = first + static_cast<std::size_t>(group) * kGroupRows * stride;
-  const int present = a.rows - group * kGroupRows;
-  if (present >= kGroupRows) return rows;
-  const std::size_t bytes = static_cast<std::size_t>(present) * stride;
-  __builtin_memcpy(tail, rows, bytes);
-  __builtin_memset(tail + bytes, 0, kGroupRows * stride - bytes);
-  return tail;
-}
-
-template <class F>
-constexpr bool kIsGrouped = requires { F::kGrouped; };
 
 // The scales of a group of 16 rows, unpacked into `room`. Its tail is free to borrow until the rows themselves are
 // taken: a row's scales are no longer than its codes.
@@ -167,83 +222,138 @@ inline void write_group(const MatmulArgs& a, int group, int token, V y) {
   }
 }
 
-inline QuantisedRows tile_rows(const QuantisedRows& x, int first_row, int k, int block, int sums_block) {
-  const auto r = static_cast<std::size_t>(first_row);
-  return {x.quants + r * static_cast<std::size_t>(k), x.scales + r * static_cast<std::size_t>(k / block),
-          x.scaled_sums + r * static_cast<std::size_t>(k / block),
-          x.sums + r * static_cast<std::size_t>(k / sums_block)};
-}
-
-// Block `block` of a group as a panel; `scales` is where the scales of codes are.
-template <class F>
-ADZE_INLINE void unpack_block(const MatmulArgs& a, const std::byte* rows, int block, const std::byte* scales,
-                              typename PanelOf<F>::Type& p) {
-  F::unpack(rows + static_cast<std::size_t>(block) * F::kBytes, a.row_stride, p);
-  if constexpr (kIsGrouped<F>) {
-    const ScalePanels panels = loaded_scales(a, scales);
-    p.d = panels.scale(block);
-    if constexpr (F::kHasMin) p.m = panels.bias(block);
-  }
-}
-
-// Streams a group's blocks through registers for all (few) rows of activations; result[t] is lane = output row.
-template <class F>
-inline void stream_group(const MatmulArgs& a, const std::byte* rows, const std::byte* scales, V* result) {
-  using Panel = typename PanelOf<F>::Type;
-  const int blocks = a.k / PanelOf<F>::kElements;
-  with_count<kDirectTile>(a.tokens, [&](auto n) {
-    constexpr int N = decltype(n)::value;
-    V acc[N];
-    for (V& v : acc) v = zero();
-    const char* next = reinterpret_cast<const char*>(rows + kGroupRows * a.row_stride);
-    for (int b = 0; b < blocks; ++b) {
-      // The 16 rows of a group are too short for the hardware to see streams in them: fetch the next group's bytes, in
-      // order, while this one is multiplied (decode of a 576-wide model: 1.6 times as fast).
-      for (int line = 0; line < kGroupRows * F::kBytes; line += 64) __builtin_prefetch(next + line);
-      next += kGroupRows * F::kBytes;
-      Panel p;
-      unpack_block<F>(a, rows, b, scales, p);
-      multiply_block<F, N>(p, a.quantised, b, acc);
-    }
-    for (int t = 0; t < N; ++t) result[t] = acc[t];
-  });
-}
-
-template <class F>
-inline void multiply_panel(const MatmulArgs& a, const typename PanelOf<F>::Type* panel, Tile tile, V* result) {
-  constexpr int elements = PanelOf<F>::kElements;
-  const QuantisedRows x = tile_rows(a.quantised, tile.first, a.k, elements, elements == 32 ? 32 : 16);
-  const int blocks = a.k / elements;
-  with_count(tile.count, [&](auto n) {
-    constexpr int N = decltype(n)::value;
-    V acc[N];
-    for (V& v : acc) v = zero();
-    for (int b = 0; b < blocks; ++b) multiply_block<F, N>(panel[b], x, b, acc);
-    for (int t = 0; t < N; ++t) result[t] = acc[t];
-  });
-}
-
 template <class F>
 struct Int8Source {
-  using Panel = typename PanelOf<F>::Type;
-  static bool direct(const MatmulArgs& a) { return a.tokens <= kDirectTile; }
-  static std::size_t blocks(int k) { return static_cast<std::size_t>(k / PanelOf<F>::kElements) * sizeof(Panel); }
-  static std::size_t panels(int k) { return blocks(k) + (kIsGrouped<F> ? scale_panels(k) : 0); }
-  static const std::byte* rows(const MatmulArgs& a, int group) {
-    std::byte* const tail = a.panel + panels(a.k);
-    if constexpr (kIsGrouped<F>) load_scales(a, group, a.panel + blocks(a.k), tail);
-    return group_rows(a, a.weights, a.row_stride, group, tail);
+  using C = ClassOf<F>;
+  using Panel = BytePanel<C::kSub>;
+  static bool direct(const MatmulArgs& a) { return a.packed != nullptr && a.tokens <= kMaxTile; }
+  static std::size_t panels(int k) {
+    return static_cast<std::size_t>(k / C::kElements) * sizeof(Panel) + (kIsGrouped<F> ? scale_panels(k) : 0);
   }
-  static void stream(const MatmulArgs& a, const std::byte* rows, V* result) {
-    stream_group<F>(a, rows, a.panel + blocks(a.k), result);
+  static std::byte* scale_room(const MatmulArgs& a) {
+    return a.panel + static_cast<std::size_t>(a.k / C::kElements) * sizeof(Panel);
   }
-  static void fill(const MatmulArgs& a, const std::byte* rows) {
+  static ADZE_INLINE void values(I q[8]) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) q[i] = F::value(q[i]);
+  }
+
+  // Streams a packed group through registers for all rows of activations; result[t] is lane = output row.
+  static void stream(const MatmulArgs& a, int group, V* result) {
+    const std::byte* header = packed_group(a, group);
+    const std::byte* units = header + header_bytes<F>(a.k, a.groups);
+    if constexpr (kIsGrouped<F>) load_packed_scales<F>(a, header, scale_room(a));
+    const int blocks = a.k / C::kElements;
+    with_count(a.tokens, [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      V acc[N];
+      for (V& v : acc) v = zero();
+      for (int b = 0; b < blocks; ++b) {
+        multiply_packed<N>(a, header, units, b, acc);
+        units += (C::kElements / 32) * kUnitBytes<F::kBits>;
+      }
+      for (int t = 0; t < N; ++t) result[t] = acc[t];
+    });
+  }
+
+  static void fill(const MatmulArgs& a, int group) {
     auto* panel = reinterpret_cast<Panel*>(a.panel);
-    const int count = a.k / PanelOf<F>::kElements;
-    for (int b = 0; b < count; ++b) unpack_block<F>(a, rows, b, a.panel + blocks(a.k), panel[b]);
+    const int count = a.k / C::kElements;
+    if (a.packed != nullptr) {
+      const std::byte* header = packed_group(a, group);
+      const std::byte* units = header + header_bytes<F>(a.k, a.groups);
+      if constexpr (kIsGrouped<F>) load_packed_scales<F>(a, header, scale_room(a));
+      for (int b = 0; b < count; ++b) fill_from_packed(a, header, units, b, panel[b]);
+      return;
+    }
+    std::byte* const tail = a.panel + panels(a.k);
+    if constexpr (kIsGrouped<F>) load_scales(a, group, scale_room(a), tail);
+    const std::byte* rows = group_rows(a, a.weights, a.row_stride, group, tail);
+    for (int b = 0; b < count; ++b) {
+      fill_from_file(a, rows + static_cast<std::size_t>(b) * F::kBytes, b, panel[b]);
+    }
   }
+
   static void multiply(const MatmulArgs& a, Tile tile, V* result) {
-    multiply_panel<F>(a, reinterpret_cast<const Panel*>(a.panel), tile, result);
+    multiply_panel<C>(reinterpret_cast<const Panel*>(a.panel), a.k, a.quantised, tile, kOffsetOf<F>, result);
+  }
+  static std::size_t packed_size(int k, const tensor::GroupScales& groups) { return packed_bytes<F>(k, groups); }
+
+ private:
+  static ADZE_INLINE const std::byte* packed_group(const MatmulArgs& a, int group) {
+    return a.packed + static_cast<std::size_t>(group) * packed_bytes<F>(a.k, a.groups);
+  }
+  static ADZE_INLINE void scales32(const MatmulArgs& a, const std::byte* header, int block, V& d, V& m) {
+    if constexpr (kIsGrouped<F>) {
+      const ScalePanels panels = loaded_scales(a, scale_room(a));
+      d = panels.scale(block);
+      if constexpr (F::kHasMin) m = panels.bias(block);
+    } else {
+      Header32<F>::load(header + static_cast<std::size_t>(block) * Header32<F>::kBytes, d, m);
+    }
+  }
+  template <int N>
+  static ADZE_INLINE void multiply_packed(const MatmulArgs& a, const std::byte* header, const std::byte* units,
+                                          int block, V* acc) {
+#pragma GCC unroll 8
+    for (std::size_t line = 0; line < kUnitBytes<F::kBits>; line += 64) __builtin_prefetch(units + kAhead + line);
+    if constexpr (C::kSub == 0) {
+      I q[8];
+      load_unit<F::kBits>(units, q);
+      values(q);
+      V d = zero(), m = zero();
+      scales32(a, header, block, d, m);
+      multiply_block32<C, N>(q, d, m, a.quantised, block, kOffsetOf<F>, acc);
+    } else {
+      const Header256<F> head{header + static_cast<std::size_t>(block) * Header256<F>::kBytes};
+      const auto unit = [&](int j, I q[8]) __attribute__((always_inline)) {
+        const std::byte* from = units + static_cast<std::size_t>(j) * kUnitBytes<F::kBits>;
+#pragma GCC unroll 8
+        for (std::size_t line = 0; line < kUnitBytes<F::kBits>; line += 64) __builtin_prefetch(from + kAhead + line);
+        load_unit<F::kBits>(from, q);
+        values(q);
+      };
+      multiply_block256<C, N>(head, unit, a.quantised, block, kOffsetOf<F>, acc);
+    }
+  }
+
+  static ADZE_INLINE void fill_from_packed(const MatmulArgs& a, const std::byte* header, const std::byte* units,
+                                           int block, Panel& p) {
+    if constexpr (C::kSub == 0) {
+      load_unit<F::kBits>(units + static_cast<std::size_t>(block) * kUnitBytes<F::kBits>, p.q);
+      values(p.q);
+      scales32(a, header, block, p.d, p.m);
+    } else {
+      for (int j = 0; j < 8; ++j) {
+        I* q = p.q + 8 * j;
+        load_unit<F::kBits>(units + static_cast<std::size_t>(8 * block + j) * kUnitBytes<F::kBits>, q);
+        values(q);
+      }
+      const Header256<F> head{header + static_cast<std::size_t>(block) * Header256<F>::kBytes};
+      p.d_ = head.d();
+      if constexpr (F::kHasMin) p.dmin_ = head.dmin();
+      for (int s = 0; s < C::kSub; ++s) p.scales[s] = head.scale(s);
+      for (int i = 0; i < C::kSub / 2; ++i) p.pairs[i] = head.pair(i);
+    }
+  }
+
+  static ADZE_INLINE void fill_from_file(const MatmulArgs& a, const std::byte* blocks, int block, Panel& p) {
+    if constexpr (C::kSub == 0) {
+      F::read(blocks, a.row_stride, p);
+      values(p.q);
+      if constexpr (kIsGrouped<F>) scales32(a, nullptr, block, p.d, p.m);
+    } else {
+      Panel256<C::kSub> read;
+      F::read(blocks, a.row_stride, read);
+      for (int i = 0; i < 64; ++i) p.q[i] = F::value(read.q[i]);
+      p.d_ = read.d;
+      if constexpr (F::kHasMin) p.dmin_ = read.dmin;
+      for (int s = 0; s < C::kSub; ++s) p.scales[s] = read.scale[s];
+      const I* paired = F::kHasMin ? read.min : read.scale;
+      for (int i = 0; i < C::kSub / 2; ++i) {
+        p.pairs[i] = or_i(and_i(paired[2 * i], splat_i(0xffff)), shift_left<16>(paired[2 * i + 1]));
+      }
+    }
   }
 };
 
@@ -252,8 +362,19 @@ struct Int8Source {
 
 constexpr int kFloatTile = kMaxTile < 6 ? kMaxTile : 6;
 
-template <int N>
-inline void multiply_floats(const PanelFloat* panel, int blocks, const float* x, std::size_t ld, V* result) {
+// Input i of 16 rows, from a panel or from a packed group.
+struct PanelInputs {
+  const PanelFloat* panel;
+  ADZE_INLINE V at(int i) const { return panel[i / 16].w[i % 16]; }
+};
+template <class F>
+struct PackedInputs {
+  const std::byte* group;
+  ADZE_INLINE V at(int i) const { return F::packed(group + static_cast<std::size_t>(i) * F::kBytes); }
+};
+
+template <int N, class Inputs>
+inline void multiply_floats(const Inputs& inputs, int blocks, const float* x, std::size_t ld, V* result) {
   V acc[N][4];
   for (auto& row : acc) {
     for (V& v : row) v = zero();
@@ -261,10 +382,11 @@ inline void multiply_floats(const PanelFloat* panel, int blocks, const float* x,
   for (int b = 0; b < blocks; ++b) {
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
+      const V w = inputs.at(16 * b + i);
 #pragma GCC unroll 6
       for (int t = 0; t < N; ++t) {
         const float value = x[static_cast<std::size_t>(t) * ld + static_cast<std::size_t>(16 * b + i)];
-        acc[t][i & 3] = fma(panel[b].w[i], splat(value), acc[t][i & 3]);
+        acc[t][i & 3] = fma(w, splat(value), acc[t][i & 3]);
       }
     }
   }
@@ -279,7 +401,7 @@ inline void unpack_codes(const MatmulArgs& a, const std::byte* rows, int block, 
   I q[8];
   F::codes(rows + static_cast<std::size_t>(block) * F::kBytes, a.row_stride, q);
   for (int i = 0; i < 32; i += 4) {
-    I bytes = q[i / 4];
+    I bytes = F::kBase == 0 ? q[i / 4] : F::value(q[i / 4]);
     for (int j = 0; j < 4; ++j, bytes = shift_right<8>(bytes)) {
       const V value = mul(scale, to_float(sub_i(and_i(bytes, splat_i(255)), splat_i(F::kBase))));
       panel[i / 16].w[i % 16 + j] = F::kHasMin ? add(value, scales.bias(block)) : value;
@@ -287,20 +409,33 @@ inline void unpack_codes(const MatmulArgs& a, const std::byte* rows, int block, 
   }
 }
 
-// Every float product passes through a panel: 64 bytes a weight of 16 rows, so one row of activations costs as much
-// unpacking as many. F is void for block types, which are dequantised row by row first.
+// Float weights that are packed are multiplied from there; all others pass through a panel. F is void for block types,
+// which are dequantised row by row first and never packed, nor are codes, for products with floats.
 template <class F>
 struct FloatSource {
-  static bool direct(const MatmulArgs&) { return false; }
+  static constexpr bool kCanPack = requires { F::kFloats; };
+  static bool direct(const MatmulArgs& a) { return kCanPack && a.packed != nullptr && a.tokens <= kMaxTile; }
   static std::size_t blocks(int k) { return static_cast<std::size_t>((k + 15) / 16) * sizeof(PanelFloat); }
   static std::size_t panels(int k) { return blocks(k) + (kIsGrouped<F> ? scale_panels(k) : 0); }
-  static const std::byte* rows(const MatmulArgs& a, int group) {
-    std::byte* const tail = a.panel + panels(a.k);
-    if constexpr (kIsGrouped<F>) load_scales(a, group, a.panel + blocks(a.k), tail);
-    return group_rows(a, a.weights, a.row_stride, group, tail);
+  static std::size_t packed_size(int k, const tensor::GroupScales& groups) {
+    if constexpr (kCanPack) return packed_float_bytes<F>(k, groups);
+    return 0;
   }
-  static void stream(const MatmulArgs&, const std::byte*, V*) {}
-  static void fill(const MatmulArgs& a, const std::byte* rows) {
+  static void stream(const MatmulArgs& a, int group, V* result) {
+    if constexpr (kCanPack) multiply_all(a, PackedInputs<F>{packed_group(a, group)}, {0, a.tokens}, result);
+  }
+  static void fill(const MatmulArgs& a, int group) {
+    std::byte* const tail = a.panel + panels(a.k);
+    if constexpr (kCanPack) {
+      if (a.packed != nullptr) {
+        const PackedInputs<F> inputs{packed_group(a, group)};
+        auto* panel = reinterpret_cast<PanelFloat*>(a.panel);
+        for (int i = 0; i < (a.k + 15) / 16 * 16; ++i) panel[i / 16].w[i % 16] = inputs.at(i);
+        return;
+      }
+    }
+    if constexpr (kIsGrouped<F>) load_scales(a, group, a.panel + blocks(a.k), tail);
+    const std::byte* rows = group_rows(a, a.weights, a.row_stride, group, tail);
     auto* panel = reinterpret_cast<PanelFloat*>(a.panel);
     if constexpr (__is_same(F, void)) {
       alignas(64) float values[16][256];
@@ -322,14 +457,22 @@ struct FloatSource {
     }
   }
   static void multiply(const MatmulArgs& a, Tile tile, V* result) {
-    const auto* panel = reinterpret_cast<const PanelFloat*>(a.panel);
-    const int blocks = (a.k + 15) / 16;
-    for (int t = 0; t < tile.count;) {
-      const int n = tile.count - t < kFloatTile ? tile.count - t : kFloatTile;
-      const float* x = a.floats + static_cast<std::size_t>(tile.first + t) * a.ld_floats;
-      with_count<kFloatTile>(
-          n, [&](auto count) { multiply_floats<decltype(count)::value>(panel, blocks, x, a.ld_floats, result + t); });
-      t += n;
+    multiply_all(a, PanelInputs{reinterpret_cast<const PanelFloat*>(a.panel)}, tile, result);
+  }
+
+ private:
+  static const std::byte* packed_group(const MatmulArgs& a, int group) {
+    return a.packed + static_cast<std::size_t>(group) * packed_size(a.k, a.groups);
+  }
+  template <class Inputs>
+  static void multiply_all(const MatmulArgs& a, const Inputs& inputs, Tile tile, V* result) {
+    const int steps = (a.k + 15) / 16;
+    for (int i = 0; i < tile_count(tile.count, kFloatTile); ++i) {
+      const Tile part = tile_at(i, tile.count, kFloatTile);
+      const float* x = a.floats + static_cast<std::size_t>(tile.first + part.first) * a.ld_floats;
+      with_count<kFloatTile>(part.count, [&](auto n) {
+        multiply_floats<decltype(n)::value>(inputs, steps, x, a.ld_floats, result + part.first);
+      });
     }
   }
 };
@@ -342,13 +485,12 @@ void run_matmul(const MatmulArgs& a, int group_begin, int group_end) {
   V result[kMaxTile];
   const bool direct = Source::direct(a);
   for (int group = group_begin; group < group_end; ++group) {
-    const std::byte* rows = Source::rows(a, group);
     if (direct) {
-      Source::stream(a, rows, result);
+      Source::stream(a, group, result);
       for (int t = 0; t < a.tokens; ++t) write_group(a, group, t, with_bias(a, group, result[t]));
       continue;
     }
-    Source::fill(a, rows);
+    Source::fill(a, group);
     for (int i = 0; i < tile_count(a.tokens, kMaxTile); ++i) {
       const Tile tile = tile_at(i, a.tokens, kMaxTile);
       Source::multiply(a, tile, result);
@@ -376,22 +518,20 @@ void gate_row(float* gate_to_out, const float* up, GatedActivation act, int n) {
 template <class Source>
 void run_gated(const MatmulArgs& gate, const MatmulArgs& up, GatedActivation act, int group_begin, int group_end) {
   V g[kMaxTile], u[kMaxTile];
-  const bool direct = Source::direct(gate);
+  const bool direct = Source::direct(gate) && Source::direct(up);
   const auto write = [&](int group, int token, int t) {
     const V y = gated(act, with_bias(gate, group, g[t]), with_bias(up, group, u[t]));
     write_group(gate, group, token, y);
   };
   for (int group = group_begin; group < group_end; ++group) {
-    const std::byte* gate_rows = Source::rows(gate, group);
-    const std::byte* up_rows = Source::rows(up, group);
     if (direct) {
-      Source::stream(gate, gate_rows, g);
-      Source::stream(up, up_rows, u);
+      Source::stream(gate, group, g);
+      Source::stream(up, group, u);
       for (int t = 0; t < gate.tokens; ++t) write(group, t, t);
       continue;
     }
-    Source::fill(gate, gate_rows);
-    Source::fill(up, up_rows);
+    Source::fill(gate, group);
+    Source::fill(up, group);
     for (int i = 0; i < tile_count(gate.tokens, kMaxTile); ++i) {
       const Tile tile = tile_at(i, gate.tokens, kMaxTile);
       Source::multiply(gate, tile, g);
@@ -408,9 +548,19 @@ std::size_t panel_bytes(int k, std::size_t row_stride) {
 
 template <class F>
 constexpr MatmulKernel int8_kernel(const char* name) {
-  return {name, run_matmul<Int8Source<F>>, run_gated<Int8Source<F>>, panel_bytes<Int8Source<F>>, PanelOf<F>::kElements};
+  return {name,
+          run_matmul<Int8Source<F>>,
+          run_gated<Int8Source<F>>,
+          panel_bytes<Int8Source<F>>,
+          Int8Source<F>::packed_size,
+          pack_codes<F>,
+          ClassOf<F>::kElements};
 }
 template <class F>
 constexpr MatmulKernel float_kernel(const char* name) {
-  return {name, run_matmul<FloatSource<F>>, run_gated<FloatSource<F>>, panel_bytes<FloatSource<F>>, 0};
+  using Source = FloatSource<F>;
+  MatmulKernel kernel{name, run_matmul<Source>, run_gated<Source>, panel_bytes<Source>, Source::packed_size, nullptr,
+                      0};
+  if constexpr (Source::kCanPack) kernel.pack = pack_floats<F>;
+  return kernel;
 }

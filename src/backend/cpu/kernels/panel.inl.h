@@ -21,6 +21,9 @@ struct PanelFloat {
   V w[16];
 };
 
+// Added to each byte, or taken away.
+constexpr std::int32_t kSignBits = static_cast<std::int32_t>(0x80808080u);
+
 ADZE_INLINE I low_nibbles(I x) { return and_i(x, splat_i(0x0f0f0f0f)); }
 ADZE_INLINE I high_nibbles(I x) { return and_i(shift_right<4>(x), splat_i(0x0f0f0f0f)); }
 
@@ -49,95 +52,102 @@ ADZE_INLINE void add_fifth_bits(I bits, I q[8]) {
   q[7] = or_i(q[7], four(shift_right<28>(bits)));
 }
 
-// --- blocks of 32: [kSigned] quants are signed bytes, else 0..127 with kOffset to subtract; [kHasMin] m is added
-// ----------
+// --- blocks of 32: codes of kBits bits, which value() makes bytes to multiply with. [kSigned] Those are signed (codes
+// of 8 bits with 128 added), else 0..127 with kOffset to subtract; [kHasMin] m is added.
 
 struct Q4_0 {
-  static constexpr int kBytes = 18, kOffset = 8;
+  static constexpr int kBytes = 18, kBits = 4, kOffset = 8;
   static constexpr bool kSigned = false, kHasMin = false;
-  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void read(const std::byte* block, std::size_t stride, Panel32& p) {
     p.d = f16_low(load_rows4(block, stride));
     unpack_nibbles(block + 2, stride, p.q);
   }
+  static ADZE_INLINE I value(I code) { return code; }
 };
 struct Q4_1 {
-  static constexpr int kBytes = 20, kOffset = 0;
+  static constexpr int kBytes = 20, kBits = 4, kOffset = 0;
   static constexpr bool kSigned = false, kHasMin = true;
-  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void read(const std::byte* block, std::size_t stride, Panel32& p) {
     const I dm = load_rows4(block, stride);
     p.d = f16_low(dm);
     p.m = f16_high(dm);
     unpack_nibbles(block + 4, stride, p.q);
   }
+  static ADZE_INLINE I value(I code) { return code; }
 };
 struct Q5_0 {
-  static constexpr int kBytes = 22, kOffset = 16;
+  static constexpr int kBytes = 22, kBits = 5, kOffset = 16;
   static constexpr bool kSigned = false, kHasMin = false;
-  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void read(const std::byte* block, std::size_t stride, Panel32& p) {
     p.d = f16_low(load_rows4(block, stride));
     unpack_nibbles(block + 6, stride, p.q);
     add_fifth_bits(load_rows4(block + 2, stride), p.q);
   }
+  static ADZE_INLINE I value(I code) { return code; }
 };
 struct Q5_1 {
-  static constexpr int kBytes = 24, kOffset = 0;
+  static constexpr int kBytes = 24, kBits = 5, kOffset = 0;
   static constexpr bool kSigned = false, kHasMin = true;
-  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void read(const std::byte* block, std::size_t stride, Panel32& p) {
     const I dm = load_rows4(block, stride);
     p.d = f16_low(dm);
     p.m = f16_high(dm);
     unpack_nibbles(block + 8, stride, p.q);
     add_fifth_bits(load_rows4(block + 4, stride), p.q);
   }
+  static ADZE_INLINE I value(I code) { return code; }
 };
 struct Q8_0 {
-  static constexpr int kBytes = 34, kOffset = 0;
+  static constexpr int kBytes = 34, kBits = 8, kOffset = 0;
   static constexpr bool kSigned = true, kHasMin = false;
-  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void read(const std::byte* block, std::size_t stride, Panel32& p) {
     p.d = f16_low(load_rows4(block, stride));
     load_rows16(block + 2, stride, p.q);
     load_rows16(block + 18, stride, p.q + 4);
 #pragma GCC unroll 8
-    for (I& q : p.q) q = prepare_signed(q);
+    for (I& q : p.q) q = xor_i(q, splat_i(kSignBits));
   }
+  static ADZE_INLINE I value(I code) { return from_biased(code); }
 };
 
-alignas(16) constexpr std::int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                    1,    13,   25,  38,  53,  69,  89,  113};
+// As this instruction set multiplies them: with kSignedBias added, in bytes.
+struct Iq4Values {
+  std::int8_t prepared[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  constexpr Iq4Values() {
+    for (std::int8_t& v : prepared) v = static_cast<std::int8_t>(kSignedBias == 0 ? v : v < 0 ? v + 128 : v - 128);
+  }
+};
+alignas(16) constexpr Iq4Values kIq4;
+constexpr const std::int8_t* kIq4Prepared = kIq4.prepared;
 // E2M1 values doubled, plus 12 so that they are not negative.
 alignas(16) constexpr std::int8_t kMxfp4Values[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
-// 2^(e - 127) / 2, the half because the values are doubled; subnormal for e < 2.
-inline float half_of_exponent(unsigned e) {
-  const std::uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
-  float half = 0;
-  __builtin_memcpy(&half, &bits, 4);
-  return half;
+// 2^(e - 127) / 2 of each lane's e in 0..255, the half because the values are doubled: the product of two powers that
+// are both normal numbers.
+ADZE_INLINE V half_of_exponents(I e) {
+  const I half = shift_right<1>(e);
+  return mul(as_float(shift_left<23>(add_i(half, splat_i(63)))),
+             as_float(shift_left<23>(add_i(sub_i(e, half), splat_i(63)))));
 }
 
 struct Iq4Nl {
-  static constexpr int kBytes = 18, kOffset = 0;
+  static constexpr int kBytes = 18, kBits = 4, kOffset = 0;
   static constexpr bool kSigned = true, kHasMin = false;
-  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
+  static ADZE_INLINE void read(const std::byte* block, std::size_t stride, Panel32& p) {
     p.d = f16_low(load_rows4(block, stride));
     unpack_nibbles(block + 2, stride, p.q);
-#pragma GCC unroll 8
-    for (I& q : p.q) q = prepare_signed(lookup16(q, kIq4Values));
   }
+  static ADZE_INLINE I value(I code) { return lookup16(code, kIq4Prepared); }
 };
 struct Mxfp4 {
-  static constexpr int kBytes = 17, kOffset = 12;
+  static constexpr bool kExponents = true;
+  static constexpr int kBytes = 17, kBits = 4, kOffset = 12;
   static constexpr bool kSigned = false, kHasMin = false;
-  static ADZE_INLINE void unpack(const std::byte* block, std::size_t stride, Panel32& p) {
-    std::int32_t e[16];
-    float d[16];
-    store_i(e, and_i(load_rows4(block, stride), splat_i(0xff)));
-    for (int r = 0; r < 16; ++r) d[r] = half_of_exponent(static_cast<unsigned>(e[r]));
-    p.d = load(d);
+  static ADZE_INLINE void read(const std::byte* block, std::size_t stride, Panel32& p) {
+    p.d = half_of_exponents(and_i(load_rows4(block, stride), splat_i(0xff)));
     unpack_nibbles(block + 1, stride, p.q);
-#pragma GCC unroll 8
-    for (I& q : p.q) q = lookup16(q, kMxfp4Values);
   }
+  static ADZE_INLINE I value(I code) { return lookup16(code, kMxfp4Values); }
 };
 
 // --- blocks of 256
@@ -165,9 +175,10 @@ inline void unpack_k4_scales(const std::byte* scales, std::size_t stride, I* sca
 }
 
 struct Q2K {
-  static constexpr int kBytes = 84, kOffset = 0, kSub = 16;
+  static constexpr bool kNibbleScales = true;
+  static constexpr int kBytes = 84, kBits = 2, kOffset = 0, kSub = 16;
   static constexpr bool kSigned = false, kHasMin = true;
-  static void unpack(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
+  static void read(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
     I raw[4];
     load_rows16(block, stride, raw);  // 16 bytes: low nibble scale, high nibble min
     for (int i = 0; i < 4; ++i) {
@@ -194,12 +205,13 @@ struct Q2K {
       }
     }
   }
+  static ADZE_INLINE I value(I code) { return code; }
 };
 
 struct Q3K {
-  static constexpr int kBytes = 110, kOffset = 4, kSub = 16;
+  static constexpr int kBytes = 110, kBits = 3, kOffset = 4, kSub = 16;
   static constexpr bool kSigned = false, kHasMin = false;
-  static void unpack(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
+  static void read(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
     std::int32_t s[16][16];
     for (std::size_t r = 0; r < 16; ++r) {  // 16 scales of 6 bits in 12 bytes, minus 32
       const std::byte* b = block + 96 + r * stride;
@@ -229,12 +241,13 @@ struct Q3K {
       }
     }
   }
+  static ADZE_INLINE I value(I code) { return code; }
 };
 
 struct Q4K {
-  static constexpr int kBytes = 144, kOffset = 0, kSub = 8;
+  static constexpr int kBytes = 144, kBits = 4, kOffset = 0, kSub = 8;
   static constexpr bool kSigned = false, kHasMin = true;
-  static void unpack(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
+  static void read(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
     const I dm = load_rows4(block, stride);
     p.d = f16_low(dm);
     p.dmin = f16_high(dm);
@@ -249,12 +262,13 @@ struct Q4K {
       }
     }
   }
+  static ADZE_INLINE I value(I code) { return code; }
 };
 
 struct Q5K {
-  static constexpr int kBytes = 176, kOffset = 0, kSub = 8;
+  static constexpr int kBytes = 176, kBits = 5, kOffset = 0, kSub = 8;
   static constexpr bool kSigned = false, kHasMin = true;
-  static void unpack(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
+  static void read(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
     const I dm = load_rows4(block, stride);
     p.d = f16_low(dm);
     p.dmin = f16_high(dm);
@@ -274,12 +288,13 @@ struct Q5K {
       }
     }
   }
+  static ADZE_INLINE I value(I code) { return code; }
 };
 
 struct Q6K {
-  static constexpr int kBytes = 210, kOffset = 32, kSub = 16;
+  static constexpr int kBytes = 210, kBits = 6, kOffset = 32, kSub = 16;
   static constexpr bool kSigned = false, kHasMin = false;
-  static void unpack(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
+  static void read(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
     I raw[4];
     load_rows16(block + 192, stride, raw);  // 16 signed bytes
     for (int i = 0; i < 4; ++i) {
@@ -306,12 +321,13 @@ struct Q6K {
       }
     }
   }
+  static ADZE_INLINE I value(I code) { return code; }
 };
 
 struct Iq4Xs {
-  static constexpr int kBytes = 136, kOffset = 0, kSub = 8;
+  static constexpr int kBytes = 136, kBits = 4, kOffset = 0, kSub = 8;
   static constexpr bool kSigned = true, kHasMin = false;
-  static void unpack(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
+  static void read(const std::byte* block, std::size_t stride, Panel256<kSub>& p) {
     const I dh = load_rows4(block, stride);  // d, then 2 high bits of each scale
     p.d = f16_low(dh);
     I high = shift_right<16>(dh), low = load_rows4(block + 4, stride);
@@ -321,9 +337,9 @@ struct Iq4Xs {
       low = shift_right<4>(low);
       high = shift_right<2>(high);
       unpack_nibbles(block + 8 + 16 * j, stride, p.q + 8 * j);
-      for (int i = 0; i < 8; ++i) p.q[8 * j + i] = prepare_signed(lookup16(p.q[8 * j + i], kIq4Values));
     }
   }
+  static ADZE_INLINE I value(I code) { return lookup16(code, kIq4Prepared); }
 };
 
 // --- floats: 16 inputs at a time
@@ -331,6 +347,8 @@ struct Iq4Xs {
 
 struct F32 {
   static constexpr int kBytes = 64;  // of 16 inputs
+  static constexpr bool kFloats = true;
+  static ADZE_INLINE V packed(const std::byte* p) { return as_float(load_64(p)); }
   static void unpack(const std::byte* p, std::size_t stride, PanelFloat& out) {
     I raw[4];
     for (int c = 0; c < 4; ++c) {
@@ -341,6 +359,8 @@ struct F32 {
 };
 struct F16 {
   static constexpr int kBytes = 32;
+  static constexpr bool kFloats = true;
+  static ADZE_INLINE V packed(const std::byte* p) { return load_f16(reinterpret_cast<const std::uint16_t*>(p)); }
   static void unpack(const std::byte* p, std::size_t stride, PanelFloat& out) {
     I raw[8];
     load_rows16(p, stride, raw);
@@ -353,6 +373,8 @@ struct F16 {
 };
 struct Bf16 {
   static constexpr int kBytes = 32;
+  static constexpr bool kFloats = true;
+  static ADZE_INLINE V packed(const std::byte* p) { return load_bf16(reinterpret_cast<const std::uint16_t*>(p)); }
   static void unpack(const std::byte* p, std::size_t stride, PanelFloat& out) {
     I raw[8];
     load_rows16(p, stride, raw);
@@ -376,4 +398,19 @@ inline void unpack_floats(const std::byte* rows, std::size_t stride, int k, Pane
     __builtin_memcpy(last[r], rows + r * stride + from, static_cast<std::size_t>(rest * F::kBytes / 16));
   }
   F::unpack(last[0], F::kBytes, panel[blocks]);
+}
+
+// Scratch for the last group's rows when there are fewer than 16, completed with zeros.
+inline std::size_t tail_bytes(std::size_t row_stride) { return 16 * row_stride + 64; }
+
+// Where the 16 rows of a group start; the last, incomplete group is copied beside zeros first.
+inline const std::byte* group_rows(const MatmulArgs& a, const std::byte* first, std::size_t stride, int group,
+                                   std::byte* tail) {
+  const std::byte* rows = first + static_cast<std::size_t>(group) * kGroupRows * stride;
+  const int present = a.rows - group * kGroupRows;
+  if (present >= kGroupRows) return rows;
+  const std::size_t bytes = static_cast<std::size_t>(present) * stride;
+  __builtin_memcpy(tail, rows, bytes);
+  __builtin_memset(tail + bytes, 0, kGroupRows * stride - bytes);
+  return tail;
 }

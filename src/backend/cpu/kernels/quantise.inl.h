@@ -63,18 +63,25 @@ inline void quantise32_row(const float* x, int n, const QuantisedRows& out, int 
 
 inline void quantise256_row(const float* x, int n, const QuantisedRows& out, int row, Tile tile) {
   const TileSlot dwords = tile_slot(row, tile, n / 4), blocks = tile_slot(row, tile, n / 256);
-  const TileSlot sixteens = tile_slot(row, tile, n / 16);
+  const TileSlot pairs = tile_slot(row, tile, n / 16);
   for (int b = 0; b < n / 256; ++b, x += 256) {
     const float largest = reduce_max(absolute_maximum(x, 256));
     const float factor = largest != 0.0f ? 127.0f / largest : 0.0f;
     // A subnormal block would give an infinite factor; its values are nothing beside any weight.
     const bool usable = factor <= 3.0e38f && largest == largest;
     const V inverse = splat(usable ? factor : 0.0f);
+    std::int32_t sums[16];
     for (int i = 0; i < 16; ++i) {
       const I q = to_quant(mul(load(x + 16 * i), inverse));
       scatter_quants(out.quants, dwords, 64 * b + 4 * i, q);
-      out.sums[sixteens.base + static_cast<std::size_t>(16 * b + i) * sixteens.step] = reduce_add_i(q);
+      sums[i] = reduce_add_i(q);
     }
+    const auto write_pair = [&](int at, std::int32_t first, std::int32_t second) {
+      out.sums[pairs.base + static_cast<std::size_t>(16 * b + at) * pairs.step] = static_cast<std::int32_t>(
+          (static_cast<std::uint32_t>(first) & 0xffffu) | static_cast<std::uint32_t>(second) << 16);
+    };
+    for (int i = 0; i < 8; ++i) write_pair(i, sums[2 * i], sums[2 * i + 1]);
+    for (int i = 0; i < 4; ++i) write_pair(8 + i, sums[4 * i] + sums[4 * i + 1], sums[4 * i + 2] + sums[4 * i + 3]);
     out.scales[blocks.base + static_cast<std::size_t>(b) * blocks.step] = factor == 0.0f ? largest
                                                                           : usable       ? 1.0f / factor
                                                                                          : 0.0f * largest;

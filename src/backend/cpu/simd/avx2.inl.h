@@ -80,6 +80,10 @@ ADZE_INLINE void spread_nibbles(I a, I& low, I& high) {
   spread_nibbles_half(a.lo, low.lo, high.lo);
   spread_nibbles_half(a.hi, low.hi, high.hi);
 }
+template <int Bits>
+inline I shift_right_signed(I a) {
+  return {_mm256_srai_epi32(a.lo, Bits), _mm256_srai_epi32(a.hi, Bits)};
+}
 inline V to_float(I a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 inline I to_int(V a) { return {_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi)}; }
 inline V as_float(I a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
@@ -91,6 +95,22 @@ inline __m128i low_bytes(__m256i a) {  // low byte of each of 8 lanes, in the lo
 }
 inline void store_i8(std::int8_t* p, I a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_unpacklo_epi64(low_bytes(a.lo), low_bytes(a.hi)));
+}
+inline I load_64(const std::byte* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
+}
+inline void store_64(std::byte* p, I a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), a.lo);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), a.hi);
+}
+inline I load_u8(const std::byte* p) {
+  return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+inline I load_pairs(const std::byte* p) {
+  return {_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
 }
 inline I load_i8(const std::int8_t* p) {
   return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
@@ -105,6 +125,10 @@ inline I lookup16(I index, const std::int8_t* table) {
 inline V load_f16(const std::uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+inline V load_bf16(const std::uint16_t* p) {
+  return as_float(shift_left<16>(I{_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+                                   _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))}));
 }
 inline void store_f16(std::uint16_t* p, V a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
@@ -127,11 +151,17 @@ inline I dot4_small(I acc, I weights, std::int32_t x) {
   return {dot4_half(acc.lo, weights.lo, v), dot4_half(acc.hi, weights.hi, v)};
 }
 constexpr std::int32_t kSignedBias = 0;
-inline I prepare_signed(I weights) { return weights; }
 inline I dot4_signed(I acc, I w, std::int32_t x) {  // |w| <= 128 as unsigned, the sign moves to x (never -128)
   const __m256i v = _mm256_set1_epi32(x);
   return {dot4_half(acc.lo, _mm256_abs_epi8(w.lo), _mm256_sign_epi8(v, w.lo)),
           dot4_half(acc.hi, _mm256_abs_epi8(w.hi), _mm256_sign_epi8(v, w.hi))};
+}
+
+inline I from_biased(I bytes) { return xor_i(bytes, splat_i(static_cast<std::int32_t>(0x80808080u))); }
+inline I dot2(I acc, I pairs, std::int32_t x) {
+  const __m256i v = _mm256_set1_epi32(x);
+  return {_mm256_add_epi32(acc.lo, _mm256_madd_epi16(pairs.lo, v)),
+          _mm256_add_epi32(acc.hi, _mm256_madd_epi16(pairs.hi, v))};
 }
 
 // --- 16 rows at once -------------------------------------------------------------------------------------------------

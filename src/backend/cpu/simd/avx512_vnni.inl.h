@@ -59,11 +59,23 @@ ADZE_INLINE void spread_nibbles(I a, I& low, I& high) {
   low.v = _mm512_castps_si512(_mm512_shuffle_ps(first, last, 0x88));
   high.v = _mm512_castps_si512(_mm512_shuffle_ps(first, last, 0xdd));
 }
+template <int Bits>
+inline I shift_right_signed(I a) {
+  return {_mm512_srai_epi32(a.v, Bits)};
+}
 inline V to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 inline I to_int(V a) { return {_mm512_cvtps_epi32(a.v)}; }  // nearest even; |a| < 2^31
 inline V as_float(I a) { return {_mm512_castsi512_ps(a.v)}; }
 inline void store_i8(std::int8_t* p, I a) {  // low byte of each lane
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
+inline I load_64(const std::byte* p) { return {_mm512_loadu_si512(p)}; }
+inline void store_64(std::byte* p, I a) { _mm512_storeu_si512(p, a.v); }
+inline I load_u8(const std::byte* p) {  // 16 unsigned bytes, widened
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+inline I load_pairs(const std::byte* p) {  // 32 signed bytes, widened to 16 bits
+  return {_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }
 inline I load_i8(const std::int8_t* p) {  // 16 signed bytes, widened
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
@@ -77,6 +89,9 @@ inline I lookup16(I index, const std::int8_t* table) {
 // --- 16-bit floats ---------------------------------------------------------------------------------------------------
 inline V load_f16(const std::uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+inline V load_bf16(const std::uint16_t* p) {
+  return as_float(shift_left<16>(I{_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))}));
 }
 inline void store_f16(std::uint16_t* p, V a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
@@ -92,10 +107,12 @@ inline I dot4_small(I acc, I weights, std::int32_t x) {
 // Signed weights are kept with kSignedBias added, because dpbusd takes unsigned ones; the caller starts its accumulator
 // at -kSignedBias * sum(x).
 constexpr std::int32_t kSignedBias = 128;
-inline I prepare_signed(I weights) {
-  return {_mm512_xor_si512(weights.v, _mm512_set1_epi32(static_cast<int>(0x80808080u)))};
-}
 inline I dot4_signed(I acc, I prepared, std::int32_t x) { return dot4_small(acc, prepared, x); }
+
+// Bytes with 128 added, as dot4_signed takes them.
+inline I from_biased(I bytes) { return bytes; }
+// Lane r += the products of its two 16-bit halves with those of x.
+inline I dot2(I acc, I pairs, std::int32_t x) { return {_mm512_dpwssd_epi32(acc.v, pairs.v, _mm512_set1_epi32(x))}; }
 
 // --- 16 rows at once -------------------------------------------------------------------------------------------------
 ADZE_INLINE __m128i row16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }

@@ -113,6 +113,10 @@ inline void spread_nibbles(I a, I& low, I& high) {
   low = map_i([&](int i) { return four(u32(a.v[i])); });
   high = map_i([&](int i) { return four(u32(a.v[i]) >> 16); });
 }
+template <int Bits>
+inline I shift_right_signed(I a) {
+  return map_i([&](int i) { return a.v[i] >> Bits; });
+}
 inline V to_float(I a) {
   return map([&](int i) { return static_cast<float>(a.v[i]); });
 }
@@ -129,6 +133,21 @@ inline V as_float(I a) {
 }
 inline void store_i8(std::int8_t* p, I a) {
   for (int i = 0; i < 16; ++i) p[i] = static_cast<std::int8_t>(a.v[i] & 0xff);
+}
+inline I load_64(const std::byte* p) {
+  I out;
+  __builtin_memcpy(out.v, p, 64);
+  return out;
+}
+inline void store_64(std::byte* p, I a) { __builtin_memcpy(p, a.v, 64); }
+inline I load_u8(const std::byte* p) {
+  return map_i([=](int i) { return static_cast<std::int32_t>(p[i]); });
+}
+inline I load_pairs(const std::byte* p) {
+  return map_i([=](int i) {
+    const auto half = [&](int j) { return u32(static_cast<std::int8_t>(p[2 * i + j])) & 0xffffu; };
+    return static_cast<std::int32_t>(half(0) | half(1) << 16);
+  });
 }
 inline I load_i8(const std::int8_t* p) {
   return map_i([=](int i) { return std::int32_t{p[i]}; });
@@ -171,6 +190,9 @@ inline std::uint16_t float_to_half(float f) {
 inline V load_f16(const std::uint16_t* p) {
   return map([=](int i) { return half_to_float(p[i]); });
 }
+inline V load_bf16(const std::uint16_t* p) {
+  return as_float(map_i([=](int i) { return static_cast<std::int32_t>(std::uint32_t{p[i]} << 16); }));
+}
 inline void store_f16(std::uint16_t* p, V a) {
   for (int i = 0; i < 16; ++i) p[i] = float_to_half(a.v[i]);
 }
@@ -189,13 +211,19 @@ inline I dot4_small(I acc, I weights, std::int32_t x) {
   return acc;
 }
 constexpr std::int32_t kSignedBias = 0;
-inline I prepare_signed(I weights) { return weights; }
 inline I dot4_signed(I acc, I weights, std::int32_t x) {
   for (int i = 0; i < 16; ++i) {
     for (int b = 0; b < 32; b += 8) {
       acc.v[i] += static_cast<std::int8_t>(u32(weights.v[i]) >> b) * static_cast<std::int8_t>(u32(x) >> b);
     }
   }
+  return acc;
+}
+
+inline I from_biased(I bytes) { return xor_i(bytes, splat_i(static_cast<std::int32_t>(0x80808080u))); }
+inline I dot2(I acc, I pairs, std::int32_t x) {
+  const auto half = [](std::int32_t v, int i) { return std::int32_t{static_cast<std::int16_t>(u32(v) >> (16 * i))}; };
+  for (int i = 0; i < 16; ++i) acc.v[i] += half(pairs.v[i], 0) * half(x, 0) + half(pairs.v[i], 1) * half(x, 1);
   return acc;
 }
 
