@@ -232,6 +232,27 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
   return {};
 }
 
+Status AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return tl::unexpected(errno_error(errno, "write", path_));
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+  return {};
+}
+
+void AtomicFile::write_back([[maybe_unused]] std::uint64_t offset, [[maybe_unused]] std::uint64_t bytes,
+                            [[maybe_unused]] WriteBack how) const {
+#ifdef SYNC_FILE_RANGE_WRITE
+  const unsigned flags = how == WriteBack::begin
+                             ? SYNC_FILE_RANGE_WRITE
+                             : SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  ::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), flags);
+#endif
+}
+
 Status AtomicFile::write(std::string_view text) { return write(std::as_bytes(std::span(text.data(), text.size()))); }
 
 Status AtomicFile::commit() {

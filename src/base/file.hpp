@@ -65,6 +65,12 @@ class AtomicFile {
   Status write(std::span<const std::byte> bytes);
   Status write(std::string_view text);
   std::uint64_t written() const { return written_; }
+  // At a place of its own, also behind the end; places that are never written read as zeros. Not counted by written().
+  Status write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  // Begins to send this part to the disk, or waits until that is done, so that commit() has little left to wait for.
+  // A hint.
+  enum class WriteBack : std::uint8_t { begin, wait };
+  void write_back(std::uint64_t offset, std::uint64_t bytes, WriteBack how) const;
   Status commit();  // nothing may be written afterwards
 
  private:

@@ -46,6 +46,15 @@ inline constexpr double kMaxRopeFactor = 1e4;
 inline constexpr int kMaxThreads = 512;
 inline constexpr int kMaxBatchRows = 4096;
 
+// --- pack files (backend/pack_file): limit_exceeded where one is written, corrupt_file where one is read ------------
+inline constexpr std::uint64_t kPackMaxHeaderBytes = 64u << 20;
+inline constexpr std::uint64_t kPackMaxTextBytes = 1u << 16;  // a name or a path
+inline constexpr std::uint64_t kPackMaxEntries = 1u << 18;
+inline constexpr std::uint64_t kPackMaxSources = 4096;
+inline constexpr std::uint64_t kPackMaxGroupBytes = 256u << 20;  // two groups stand in memory while they are packed
+inline constexpr std::uint64_t kPackMaxFileBytes = std::uint64_t{1} << 44;
+inline constexpr std::uint64_t kPackKeepFreeBytes = 1u << 30;  // of the disk: no pack is written into the last of it
+
 // --- templates (text/jinja): template_error
 inline constexpr std::uint64_t kTemplateMaxSourceBytes = 1u << 20;
 inline constexpr std::size_t kTemplateMaxTokens = 100'000;
