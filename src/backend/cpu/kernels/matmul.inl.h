@@ -7,9 +7,9 @@
 //                  sum x), acc); block by block; everything inside a block is exact integer arithmetic
 //   floats         four chains over k mod 4, acc_c = fma(w, x, acc_c), summed as (0 + 1) + (2 + 3)
 //
-// Packed weights (packed.inl.h) go from their stream straight into registers while all rows of activations fit one
-// tile. Beyond that, and always for weights as the file has them, a group's panel of bytes is made in cache and walked
-// once per tile of rows.
+// Packed weights (packed.inl.h) go from their stream straight into registers, again for each tile of rows: the group is
+// in the first cache then, and unpacking it once more costs less than reading wide bytes would (lab/README.md). Of
+// weights as the file has them a group's panel of bytes is made in cache and walked once per tile.
 
 constexpr std::size_t kAhead = 2048;  // bytes of a packed stream that are fetched before they are needed
 
@@ -226,7 +226,6 @@ template <class F>
 struct Int8Source {
   using C = ClassOf<F>;
   using Panel = BytePanel<C::kSub>;
-  static bool direct(const MatmulArgs& a) { return a.packed != nullptr && a.tokens <= kMaxTile; }
   static std::size_t panels(int k) {
     return static_cast<std::size_t>(k / C::kElements) * sizeof(Panel) + (kIsGrouped<F> ? scale_panels(k) : 0);
   }
@@ -238,18 +237,22 @@ struct Int8Source {
     for (int i = 0; i < 8; ++i) q[i] = F::value(q[i]);
   }
 
-  // Streams a packed group through registers for all rows of activations; result[t] is lane = output row.
-  static void stream(const MatmulArgs& a, int group, V* result) {
+  // Before the tiles of a packed group.
+  static void open(const MatmulArgs& a, int group) {
+    if constexpr (kIsGrouped<F>) load_packed_scales<F>(a, packed_group(a, group), scale_room(a));
+  }
+  // Streams the group through registers for a tile of activations; result[t] is lane = output row.
+  static void stream(const MatmulArgs& a, int group, Tile tile, V* result) {
     const std::byte* header = packed_group(a, group);
-    const std::byte* units = header + header_bytes<F>(a.k, a.groups);
-    if constexpr (kIsGrouped<F>) load_packed_scales<F>(a, header, scale_room(a));
+    const QuantisedRows x = tile_rows(a.quantised, tile.first, a.k, C::kElements, C::kSub == 0 ? 32 : 16);
     const int blocks = a.k / C::kElements;
-    with_count(a.tokens, [&](auto n) {
+    with_count(tile.count, [&](auto n) {
       constexpr int N = decltype(n)::value;
+      const std::byte* units = header + header_bytes<F>(a.k, a.groups);
       V acc[N];
       for (V& v : acc) v = zero();
       for (int b = 0; b < blocks; ++b) {
-        multiply_packed<N>(a, header, units, b, acc);
+        multiply_packed<N>(a, header, units, x, b, acc);
         units += (C::kElements / 32) * kUnitBytes<F::kBits>;
       }
       for (int t = 0; t < N; ++t) result[t] = acc[t];
@@ -259,13 +262,6 @@ struct Int8Source {
   static void fill(const MatmulArgs& a, int group) {
     auto* panel = reinterpret_cast<Panel*>(a.panel);
     const int count = a.k / C::kElements;
-    if (a.packed != nullptr) {
-      const std::byte* header = packed_group(a, group);
-      const std::byte* units = header + header_bytes<F>(a.k, a.groups);
-      if constexpr (kIsGrouped<F>) load_packed_scales<F>(a, header, scale_room(a));
-      for (int b = 0; b < count; ++b) fill_from_packed(a, header, units, b, panel[b]);
-      return;
-    }
     std::byte* const tail = a.panel + panels(a.k);
     if constexpr (kIsGrouped<F>) load_scales(a, group, scale_room(a), tail);
     const std::byte* rows = group_rows(a, a.weights, a.row_stride, group, tail);
@@ -294,7 +290,7 @@ struct Int8Source {
   }
   template <int N>
   static ADZE_INLINE void multiply_packed(const MatmulArgs& a, const std::byte* header, const std::byte* units,
-                                          int block, V* acc) {
+                                          const QuantisedRows& x, int block, V* acc) {
 #pragma GCC unroll 8
     for (std::size_t line = 0; line < kUnitBytes<F::kBits>; line += 64) __builtin_prefetch(units + kAhead + line);
     if constexpr (C::kSub == 0) {
@@ -303,7 +299,7 @@ struct Int8Source {
       values(q);
       V d = zero(), m = zero();
       scales32(a, header, block, d, m);
-      multiply_block32<C, N>(q, d, m, a.quantised, block, kOffsetOf<F>, acc);
+      multiply_block32<C, N>(q, d, m, x, block, kOffsetOf<F>, acc);
     } else {
       const Header256<F> head{header + static_cast<std::size_t>(block) * Header256<F>::kBytes};
       const auto unit = [&](int j, I q[8]) __attribute__((always_inline)) {
@@ -313,27 +309,7 @@ struct Int8Source {
         load_unit<F::kBits>(from, q);
         values(q);
       };
-      multiply_block256<C, N>(head, unit, a.quantised, block, kOffsetOf<F>, acc);
-    }
-  }
-
-  static ADZE_INLINE void fill_from_packed(const MatmulArgs& a, const std::byte* header, const std::byte* units,
-                                           int block, Panel& p) {
-    if constexpr (C::kSub == 0) {
-      load_unit<F::kBits>(units + static_cast<std::size_t>(block) * kUnitBytes<F::kBits>, p.q);
-      values(p.q);
-      scales32(a, header, block, p.d, p.m);
-    } else {
-      for (int j = 0; j < 8; ++j) {
-        I* q = p.q + 8 * j;
-        load_unit<F::kBits>(units + static_cast<std::size_t>(8 * block + j) * kUnitBytes<F::kBits>, q);
-        values(q);
-      }
-      const Header256<F> head{header + static_cast<std::size_t>(block) * Header256<F>::kBytes};
-      p.d_ = head.d();
-      if constexpr (F::kHasMin) p.dmin_ = head.dmin();
-      for (int s = 0; s < C::kSub; ++s) p.scales[s] = head.scale(s);
-      for (int i = 0; i < C::kSub / 2; ++i) p.pairs[i] = head.pair(i);
+      multiply_block256<C, N>(head, unit, x, block, kOffsetOf<F>, acc);
     }
   }
 
@@ -414,26 +390,18 @@ inline void unpack_codes(const MatmulArgs& a, const std::byte* rows, int block, 
 template <class F>
 struct FloatSource {
   static constexpr bool kCanPack = requires { F::kFloats; };
-  static bool direct(const MatmulArgs& a) { return kCanPack && a.packed != nullptr && a.tokens <= kMaxTile; }
   static std::size_t blocks(int k) { return static_cast<std::size_t>((k + 15) / 16) * sizeof(PanelFloat); }
   static std::size_t panels(int k) { return blocks(k) + (kIsGrouped<F> ? scale_panels(k) : 0); }
   static std::size_t packed_size(int k, const tensor::GroupScales& groups) {
     if constexpr (kCanPack) return packed_float_bytes<F>(k, groups);
     return 0;
   }
-  static void stream(const MatmulArgs& a, int group, V* result) {
-    if constexpr (kCanPack) multiply_all(a, PackedInputs<F>{packed_group(a, group)}, {0, a.tokens}, result);
+  static void open(const MatmulArgs&, int) {}
+  static void stream(const MatmulArgs& a, int group, Tile tile, V* result) {
+    if constexpr (kCanPack) multiply_all(a, PackedInputs<F>{packed_group(a, group)}, tile, result);
   }
   static void fill(const MatmulArgs& a, int group) {
     std::byte* const tail = a.panel + panels(a.k);
-    if constexpr (kCanPack) {
-      if (a.packed != nullptr) {
-        const PackedInputs<F> inputs{packed_group(a, group)};
-        auto* panel = reinterpret_cast<PanelFloat*>(a.panel);
-        for (int i = 0; i < (a.k + 15) / 16 * 16; ++i) panel[i / 16].w[i % 16] = inputs.at(i);
-        return;
-      }
-    }
     if constexpr (kIsGrouped<F>) load_scales(a, group, a.panel + blocks(a.k), tail);
     const std::byte* rows = group_rows(a, a.weights, a.row_stride, group, tail);
     auto* panel = reinterpret_cast<PanelFloat*>(a.panel);
@@ -480,20 +448,32 @@ struct FloatSource {
 // --- the kernels
 // ---------------------------------------------------------------------------------------------------------------
 
+// The results of one tile after the other of a group's rows: result[t], lane = output row.
+template <class Source>
+ADZE_INLINE void begin_group(const MatmulArgs& a, int group) {
+  if (a.packed != nullptr) {
+    Source::open(a, group);
+  } else {
+    Source::fill(a, group);
+  }
+}
+template <class Source>
+ADZE_INLINE void multiply_tile(const MatmulArgs& a, int group, Tile tile, V* result) {
+  if (a.packed != nullptr) {
+    Source::stream(a, group, tile, result);
+  } else {
+    Source::multiply(a, tile, result);
+  }
+}
+
 template <class Source>
 void run_matmul(const MatmulArgs& a, int group_begin, int group_end) {
   V result[kMaxTile];
-  const bool direct = Source::direct(a);
   for (int group = group_begin; group < group_end; ++group) {
-    if (direct) {
-      Source::stream(a, group, result);
-      for (int t = 0; t < a.tokens; ++t) write_group(a, group, t, with_bias(a, group, result[t]));
-      continue;
-    }
-    Source::fill(a, group);
+    begin_group<Source>(a, group);
     for (int i = 0; i < tile_count(a.tokens, kMaxTile); ++i) {
       const Tile tile = tile_at(i, a.tokens, kMaxTile);
-      Source::multiply(a, tile, result);
+      multiply_tile<Source>(a, group, tile, result);
       for (int t = 0; t < tile.count; ++t) write_group(a, group, tile.first + t, with_bias(a, group, result[t]));
     }
   }
@@ -518,25 +498,16 @@ void gate_row(float* gate_to_out, const float* up, GatedActivation act, int n) {
 template <class Source>
 void run_gated(const MatmulArgs& gate, const MatmulArgs& up, GatedActivation act, int group_begin, int group_end) {
   V g[kMaxTile], u[kMaxTile];
-  const bool direct = Source::direct(gate) && Source::direct(up);
-  const auto write = [&](int group, int token, int t) {
-    const V y = gated(act, with_bias(gate, group, g[t]), with_bias(up, group, u[t]));
-    write_group(gate, group, token, y);
-  };
   for (int group = group_begin; group < group_end; ++group) {
-    if (direct) {
-      Source::stream(gate, group, g);
-      Source::stream(up, group, u);
-      for (int t = 0; t < gate.tokens; ++t) write(group, t, t);
-      continue;
-    }
-    Source::fill(gate, group);
-    Source::fill(up, group);
+    begin_group<Source>(gate, group);
+    begin_group<Source>(up, group);
     for (int i = 0; i < tile_count(gate.tokens, kMaxTile); ++i) {
       const Tile tile = tile_at(i, gate.tokens, kMaxTile);
-      Source::multiply(gate, tile, g);
-      Source::multiply(up, tile, u);
-      for (int t = 0; t < tile.count; ++t) write(group, tile.first + t, t);
+      multiply_tile<Source>(gate, group, tile, g);
+      multiply_tile<Source>(up, group, tile, u);
+      for (int t = 0; t < tile.count; ++t) {
+        write_group(gate, group, tile.first + t, gated(act, with_bias(gate, group, g[t]), with_bias(up, group, u[t])));
+      }
     }
   }
 }
