@@ -1,6 +1,7 @@
 #include "backend/cpu/cpu_features.hpp"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -69,6 +70,14 @@ int usable_cpus() {
   if (::sched_getaffinity(0, sizeof mask, &mask) == 0) cpus = std::max(1, CPU_COUNT(&mask));
   if (const int quota = cgroup_cpus(); quota > 0) cpus = std::min(cpus, quota);
   return std::min(cpus, limits::kMaxThreads);
+}
+
+std::uint64_t last_cache_bytes() {
+  long most = 0;
+  for (const int level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE}) {
+    most = std::max(most, ::sysconf(level));
+  }
+  return static_cast<std::uint64_t>(most);
 }
 
 CpuDescription describe_cpu() {

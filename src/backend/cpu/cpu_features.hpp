@@ -1,6 +1,7 @@
 // What the processor can run, which kernel table that means, and how many threads the process may use.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ Result<const KernelTable*> choose_table(std::string_view forced);
 
 // CPUs the process may use: the smaller of its affinity mask and its cgroup quota, at least 1.
 int usable_cpus();
+
+// Bytes of the largest cache, 0 when the system does not say.
+std::uint64_t last_cache_bytes();
 
 struct CpuDescription {
   std::string model;                  // "Intel(R) Xeon(R) ..."

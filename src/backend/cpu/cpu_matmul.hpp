@@ -21,7 +21,10 @@ inline MatmulArgs matmul_args(const BoundMatmul& m, const ActivationBuffer& in, 
   MatmulArgs a{};
   a.weights = m.weight->bytes.data();
   a.row_stride = m.weight->row_stride();
-  a.packed = m.packed == nullptr ? nullptr : m.packed->slice(0);
+  if (m.packed != nullptr) {
+    a.packed = m.packed->slice(0);
+    a.ahead = m.packed->ahead;
+  }
   a.groups = m.weight->groups;
   a.scale_stride = m.weight->scale_stride();
   a.rows = static_cast<int>(m.weight->rows());

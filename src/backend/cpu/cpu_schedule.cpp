@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "backend/cpu/cpu_features.hpp"
 #include "base/check.hpp"
 
 namespace adze::cpu {
@@ -56,6 +57,7 @@ class Builder {
     out_.single = cover(plan_, false);
     for (const BufferUse& buffer : out_.buffers) count_blocks(block_units(buffer.width));
     count_blocks(static_cast<std::size_t>(out_.experts.experts) * block_units(out_.experts.activated.width));
+    set_prefetch();
     find_carried_buffers();
     share_slots();
     describe();
@@ -180,6 +182,16 @@ class Builder {
   }
   Status bind(const ops::Head& step, Products& products) {
     return add(products, step.weight, step.bias, &out_.head_input);
+  }
+
+  // How far ahead of the products their weights are fetched: a model that stays in the last cache is read 1.5 times as
+  // fast from 8 KiB ahead as from 2, one that comes from memory 0.85 times (lab/README.md). A quarter of that
+  // cache: others share it.
+  void set_prefetch() {
+    std::uint64_t bytes = 0;
+    for (const auto& weight : out_.packed) bytes += weight->size();
+    const std::size_t ahead = bytes <= last_cache_bytes() / 4 ? 8192 : 2048;
+    for (const auto& weight : out_.packed) weight->ahead = ahead;
   }
 
   void count_heads(int heads) { out_.countdowns.prepared_heads = std::max(out_.countdowns.prepared_heads, heads); }

@@ -22,6 +22,7 @@ struct PackedWeight {
   ops::WeightRef weight = nullptr;
   int slices = 1, groups = 0;
   std::size_t group_bytes = 0;
+  std::size_t ahead = 0;  // how far its stream is fetched ahead of the products, in bytes
   const std::byte* bytes =
       nullptr;  // null: not packed (yet), and products read the file's; changes between passes only
   std::uint64_t size() const {

@@ -60,6 +60,7 @@ struct MatmulArgs {
   const std::byte* weights;  // [rows] of `row_stride` bytes
   std::size_t row_stride;
   const std::byte* packed;     // the same rows in the packed layout, 64-byte aligned; or null, and `weights` are read
+  std::size_t ahead;           // of a packed stream, bytes that are fetched before they are needed
   tensor::GroupScales groups;  // of codes: from the first of the rows on
   std::size_t scale_stride;    // bytes from one row's scales to the next one's
   int rows, k;

@@ -11,8 +11,6 @@
 // in the first cache then, and unpacking it once more costs less than reading wide bytes would (lab/README.md). Of
 // weights as the file has them a group's panel of bytes is made in cache and walked once per tile.
 
-constexpr std::size_t kAhead = 2048;  // bytes of a packed stream that are fetched before they are needed
-
 template <int N>
 struct Int {
   static constexpr int value = N;
@@ -292,7 +290,7 @@ struct Int8Source {
   static ADZE_INLINE void multiply_packed(const MatmulArgs& a, const std::byte* header, const std::byte* units,
                                           const QuantisedRows& x, int block, V* acc) {
 #pragma GCC unroll 8
-    for (std::size_t line = 0; line < kUnitBytes<F::kBits>; line += 64) __builtin_prefetch(units + kAhead + line);
+    for (std::size_t line = 0; line < kUnitBytes<F::kBits>; line += 64) __builtin_prefetch(units + a.ahead + line);
     if constexpr (C::kSub == 0) {
       I q[8];
       load_unit<F::kBits>(units, q);
@@ -302,10 +300,11 @@ struct Int8Source {
       multiply_block32<C, N>(q, d, m, x, block, kOffsetOf<F>, acc);
     } else {
       const Header256<F> head{header + static_cast<std::size_t>(block) * Header256<F>::kBytes};
+      const std::size_t ahead = a.ahead;
       const auto unit = [&](int j, I q[8]) __attribute__((always_inline)) {
         const std::byte* from = units + static_cast<std::size_t>(j) * kUnitBytes<F::kBits>;
 #pragma GCC unroll 8
-        for (std::size_t line = 0; line < kUnitBytes<F::kBits>; line += 64) __builtin_prefetch(from + kAhead + line);
+        for (std::size_t line = 0; line < kUnitBytes<F::kBits>; line += 64) __builtin_prefetch(from + ahead + line);
         load_unit<F::kBits>(from, q);
         values(q);
       };
