@@ -2,6 +2,7 @@
 #include "backend/backend.hpp"
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/cpu_features.hpp"
+#include "backend/cpu/cpu_limits.hpp"
 #include "backend/machine.hpp"
 
 namespace adze::backend {
@@ -28,6 +29,18 @@ Machine describe_machine() {
 Result<std::string> choose_kernel_set(std::string_view forced) {
   ADZE_TRY(const cpu::KernelTable* table, cpu::choose_table(forced));
   return std::string(table->name);
+}
+
+Result<double> measure_read_rate(std::string_view kernel_set, int threads, std::uint64_t working_set) {
+  ADZE_TRY(const cpu::KernelTable* table, cpu::choose_table(kernel_set));
+  cpu::ThreadTeam team(threads);
+  return cpu::measure_read_rate(*table, team, working_set);
+}
+
+Result<MultiplyRates> measure_multiply_rates(std::string_view kernel_set, int threads) {
+  ADZE_TRY(const cpu::KernelTable* table, cpu::choose_table(kernel_set));
+  cpu::ThreadTeam team(threads);
+  return cpu::measure_multiply_rates(*table, team);
 }
 
 }  // namespace adze::backend

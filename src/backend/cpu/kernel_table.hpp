@@ -131,8 +131,17 @@ struct DeltaScanArgs {
   std::size_t out_stride;
 };
 
+// Loops that do nothing but read, or nothing but multiply (kernels/limits.inl.h): what no kernel gets past.
+struct LimitKernels {
+  std::int32_t (*read_all)(const std::byte* begin, std::size_t bytes);  // bytes: a multiple of 256
+  // The number of multiply-adds done. Both read 16 operands; bytes of 0..127 in the first. `out` has 16 values.
+  std::int64_t (*multiply_bytes)(const std::int32_t* operands, std::int64_t rounds, float* out);
+  std::int64_t (*multiply_floats)(const float* operands, std::int64_t rounds, float* out);
+};
+
 struct KernelTable {
   const char* name;
+  LimitKernels limits;
 
   // Matrix products by weight type (index: tensor::DType). int8_kernels: quantised weights with int8 activations.
   MatmulKernel int8_kernels[32];

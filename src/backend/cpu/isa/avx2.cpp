@@ -30,6 +30,8 @@ namespace {
 //
 #include "backend/cpu/kernels/delta_net.inl.h"
 //
+#include "backend/cpu/kernels/limits.inl.h"
+//
 #include "backend/cpu/kernels/table.inl.h"
 }  // namespace
 

@@ -3,6 +3,7 @@
 constexpr KernelTable make_table(const char* name) {
   KernelTable t{};
   t.name = name;
+  t.limits = {read_all, multiply_bytes, multiply_floats};
   t.max_tile = kMaxTile;
   using D = tensor::DType;
   const auto at = [](D type) { return static_cast<int>(type); };
