@@ -40,7 +40,8 @@ struct LoadOptions {
   std::string kernel_set{};  // instruction set of the kernels ("avx2"); empty: the best that the machine runs
   bool use_mmap = true;
   bool lock_memory = false;
-  int chunk = 0;  // prompt rows per forward; 0: chosen. Never changes a result.
+  int chunk = 0;      // prompt rows per forward; 0: chosen. Never changes a result.
+  int sequences = 0;  // texts that generate_together() may be given of a model with recurrent layers; 0: 2
   RopeOverride rope{};
   std::optional<std::string> chat_template{};  // Jinja source instead of the model's own
   // What strftime_now says in chat templates, in Unix seconds; unset: the time at which a conversation starts.
@@ -108,6 +109,15 @@ struct Generation {
   std::uint64_t seed = 0;
   Statistics statistics;
   std::string logits_hash;  // 32 hex digits: XXH3 over the XXH3 of every sampled row, in order
+};
+
+// What one forward reads and multiplies at the least: what a rate is compared with to see how much of the machine's
+// limit it is. Attention's own products are left out.
+struct ForwardWork {
+  double weight_bytes = 0;   // as the file stores them
+  double cache_bytes = 0;    // keys, values, recurrent states
+  double byte_products = 0;  // multiply-adds of int8 by int8
+  double float_products = 0;
 };
 
 // Called with each piece of text as it becomes certain (whole UTF-8 characters, nothing a stop string could still
@@ -193,6 +203,15 @@ class Engine {
   // invalid_argument and limit_exceeded (the options, by name).
   Result<Generation> generate(std::span<const std::int32_t> prompt, const GenerateOptions& options,
                               const OnText& on_text);
+  // Several texts at once: one forward serves them all, which reads the weights once. Each answer is what generate()
+  // alone would give, bit for bit. First all prompts are computed, then they go on side by side; the statistics' times
+  // are those of all together. Errors: those of generate(), and context_full or out_of_memory when the texts do not fit
+  // side by side into the context's memory (`sequences` for models with recurrent layers).
+  Result<std::vector<Generation>> generate_together(std::span<const std::vector<std::int32_t>> prompts,
+                                                    const GenerateOptions& options);
+  // Of one forward of `rows` rows, shared evenly by `sequences` texts of `depth` tokens each, with `wanted` rows'
+  // logits.
+  ForwardWork forward_work(std::int64_t rows, std::int64_t wanted, std::int64_t sequences, std::int64_t depth) const;
   // Errors: unsupported_feature when the model has no chat template. Conversations of one engine share its KV memory:
   // one that is idle may lose its KV to another, and then computes it again. They may outlive the engine.
   Result<Conversation> start_conversation();

@@ -45,6 +45,7 @@ inline constexpr double kMaxRopeFactor = 1e4;
 // --- execution (backend/cpu): invalid_argument
 inline constexpr int kMaxThreads = 512;
 inline constexpr int kMaxBatchRows = 4096;
+inline constexpr int kMaxSequences = 1024;  // recurrent states that are kept
 
 // --- pack files (backend/pack_file): limit_exceeded where one is written, corrupt_file where one is read ------------
 inline constexpr std::uint64_t kPackMaxHeaderBytes = 64u << 20;
@@ -107,6 +108,6 @@ inline constexpr long kMaxRedirects = 10;
 inline constexpr int kMaxDownloadAttempts = 1000;             // of one download, however much each gains
 inline constexpr std::uint64_t kMaxHubNoteBytes = 64u << 10;  // the small files beside a download and in a hub's cache
 inline constexpr int kMaxModelFolderDepth = 6;  // below the models folder: ORG/REPO/FOLDER/FILE and some more
-inline constexpr std::size_t kMaxToolOutputBytes = 16u << 10;  // kept of what pip says
+inline constexpr std::size_t kMaxToolOutputBytes = 64u << 10;  // kept of what another program says
 
 }  // namespace adze::limits

@@ -70,6 +70,16 @@ Result<Generation> Engine::generate(std::span<const std::int32_t> prompt, const 
   return impl_->core->generate(sequence, {prompt.begin(), prompt.end()}, options, on_text);
 }
 
+Result<std::vector<Generation>> Engine::generate_together(std::span<const std::vector<std::int32_t>> prompts,
+                                                          const GenerateOptions& options) {
+  return impl_->core->generate_together(prompts, options);
+}
+
+ForwardWork Engine::forward_work(std::int64_t rows, std::int64_t wanted, std::int64_t sequences,
+                                 std::int64_t depth) const {
+  return impl_->core->forward_work({.rows = rows, .wanted = wanted, .sequences = sequences, .depth = depth});
+}
+
 Result<Conversation> Engine::start_conversation() {
   const engine::CoreParts& parts = impl_->core->parts();
   if (parts.template_error) return tl::unexpected(*parts.template_error);

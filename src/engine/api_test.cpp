@@ -430,5 +430,21 @@ TEST(Api, DescribesSampling) {
   EXPECT_EQ(describe_sampling(options), "argmax");
 }
 
+TEST(Engine, TextsSideBySideOfARecurrentModelHaveAStateEach) {
+  Scripted s(ScriptedBackend::noise(3), 1024, 16, engine::system_host(), 3);
+  const std::vector<std::vector<std::int32_t>> texts{{10, 20, 30}, std::vector<std::int32_t>(40, 7), {5}};
+  const auto together = s.engine->generate_together(texts, sampled(9, 20));
+  ASSERT_TRUE(together) << together.error().message;
+  const std::int64_t runs = s.backend->runs();
+  EXPECT_LE(runs, 3 + 20);  // the prompts, then one forward for a token of each
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_EQ((*together)[i].logits_hash, s.engine->generate(texts[i], sampled(9, 20), nullptr)->logits_hash) << i;
+  }
+  const auto four = s.engine->generate_together(std::vector<std::vector<std::int32_t>>(4, {1}), sampled(9, 20));
+  ASSERT_FALSE(four);
+  EXPECT_EQ(four.error().code, ErrorCode::out_of_memory);
+  EXPECT_NE(four.error().message.find("4 texts side by side need 4 recurrent states"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace adze

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
 #include <utility>
 
 #include "base/check.hpp"
@@ -29,6 +31,14 @@ class Observing {
   backend::Prepared& backend_;
 };
 
+void take_answer(const Decoding& decoding, Generation& result) {
+  result.ids = decoding.ids();
+  result.text = decoding.text();
+  result.finish = decoding.finish();
+  result.stop_match = decoding.stop_match();
+  result.logits_hash = decoding.logits_hash();
+}
+
 }  // namespace
 
 Core::Core(CoreParts parts)
@@ -52,6 +62,44 @@ Status Core::check_ids(std::span<const std::int32_t> ids) const {
   return {};
 }
 
+Status Core::check_prompt(std::span<const std::int32_t> ids, std::int64_t max_tokens) const {
+  ADZE_TRY_STATUS(check_ids(ids));
+  const std::int64_t tokens = std::ssize(ids);
+  const std::int64_t most = max_tokens == 0 ? info().context : info().context - 1;
+  if (tokens <= most) return {};
+  return fail(ErrorCode::context_full,
+              fmt::format("the prompt has {} tokens, but the context holds {}{}", tokens, info().context,
+                          tokens == info().context ? " and an answer needs room" : ""),
+              "shorten the prompt, or load the model with a larger context");
+}
+
+Status Core::make_room_together(std::span<const std::vector<std::int32_t>> prompts, std::int64_t max_tokens) {
+  std::int64_t pages = 0;
+  for (const std::vector<std::int32_t>& prompt : prompts) {
+    const std::int64_t room = info().context - std::ssize(prompt);
+    const std::int64_t length = std::ssize(prompt) + std::min(max_tokens, room);
+    pages += (length + backend::kPageTokens - 1) / backend::kPageTokens;
+  }
+  if (pages > pool_.capacity()) {
+    return fail(ErrorCode::context_full,
+                fmt::format("{} texts with their answers take {} positions side by side, but the context holds {}",
+                            prompts.size(), pages * backend::kPageTokens, info().context),
+                "shorten them or their answers, or load the model with a larger context");
+  }
+  const std::int32_t slots = slots_.capacity() == 0 ? 0 : static_cast<std::int32_t>(prompts.size());
+  if (slots > slots_.capacity()) {
+    return fail(ErrorCode::out_of_memory,
+                fmt::format("{} texts side by side need {} recurrent states, but the model was loaded with {}", slots,
+                            slots, slots_.capacity()),
+                "load the model for more sequences");
+  }
+  for (Sequence* idle : idle_) {
+    if (pool_.available() >= pages && slots_.available() >= slots) break;
+    idle->forget();
+  }
+  return {};
+}
+
 void Core::make_room(const Sequence& sequence, std::int64_t length) {
   const std::int64_t missing = length - sequence.kv.room();
   const auto pages =
@@ -66,17 +114,10 @@ void Core::make_room(const Sequence& sequence, std::int64_t length) {
 Result<Generation> Core::generate(Sequence& sequence, std::vector<std::int32_t> prompt, const GenerateOptions& options,
                                   const OnText& on_text) {
   const double start = parts_.host.seconds();
-  ADZE_TRY_STATUS(check_ids(prompt));
   const std::uint64_t seed = options.sampling.seed ? *options.sampling.seed : parts_.host.seed();
   ADZE_TRY(Request request, make_request(options, seed));
+  ADZE_TRY_STATUS(check_prompt(prompt, request.max_tokens));
   const std::int64_t prompt_tokens = std::ssize(prompt);
-  const std::int64_t most = request.max_tokens == 0 ? info().context : info().context - 1;
-  if (prompt_tokens > most) {
-    return fail(ErrorCode::context_full,
-                fmt::format("the prompt has {} tokens, but the context holds {}{}", prompt_tokens, info().context,
-                            prompt_tokens == info().context ? " and an answer needs room" : ""),
-                "shorten the prompt, or load the model with a larger context");
-  }
   Generation result;
   result.seed = seed;
   result.statistics.reused_tokens = sequence.retarget(std::move(prompt));
@@ -105,12 +146,63 @@ Result<Generation> Core::generate(Sequence& sequence, std::vector<std::int32_t> 
   statistics.first_token_seconds = statistics.prompt_seconds;
   statistics.generate_seconds = total - statistics.prompt_seconds;
   statistics.generated_tokens = decoding.sampled_tokens();
-  result.ids = decoding.ids();
-  result.text = decoding.text();
-  result.finish = decoding.finish();
-  result.stop_match = decoding.stop_match();
-  result.logits_hash = decoding.logits_hash();
+  take_answer(decoding, result);
   return result;
+}
+
+Result<std::vector<Generation>> Core::generate_together(std::span<const std::vector<std::int32_t>> prompts,
+                                                        const GenerateOptions& options) {
+  const double start = parts_.host.seconds();
+  ADZE_TRY(const std::int64_t max_tokens, check_max_tokens(options.max_tokens));
+  for (const std::vector<std::int32_t>& prompt : prompts) ADZE_TRY_STATUS(check_prompt(prompt, max_tokens));
+  ADZE_TRY_STATUS(make_room_together(prompts, max_tokens));
+  std::vector<Generation> results(prompts.size());
+  std::deque<Sequence> sequences;  // decodings point into them
+  std::deque<Decoding> decodings;
+  std::vector<Decoding*> running;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    results[i].seed = options.sampling.seed ? *options.sampling.seed : parts_.host.seed();
+    ADZE_TRY(Request request, make_request(options, results[i].seed));
+    Sequence& sequence = sequences.emplace_back(new_sequence());
+    sequence.ids = prompts[i];
+    running.push_back(&decodings.emplace_back(sequence, std::move(request), parts_.tokenizer, info().context));
+  }
+  const auto step_while = [&](auto&& goes_on) {
+    for (;;) {
+      std::vector<Decoding*> now;
+      std::ranges::copy_if(running, std::back_inserter(now), goes_on);
+      if (now.empty()) return;
+      if (options.cancelled && options.cancelled()) std::ranges::for_each(now, &Decoding::cancel);
+      loop_.step(now);
+    }
+  };
+  step_while([](const Decoding* d) { return !d->finished() && d->sampled_tokens() == 0; });
+  const double first_tokens = parts_.host.seconds();
+  step_while([](const Decoding* d) { return !d->finished(); });
+  const double end = parts_.host.seconds();
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    if (decodings[i].error()) return tl::unexpected(*decodings[i].error());
+    results[i].statistics = {.prompt_tokens = std::ssize(prompts[i]),
+                             .generated_tokens = decodings[i].sampled_tokens(),
+                             .prompt_seconds = first_tokens - start,
+                             .generate_seconds = end - first_tokens,
+                             .first_token_seconds = first_tokens - start};
+    take_answer(decodings[i], results[i]);
+  }
+  return results;
+}
+
+ForwardWork Core::forward_work(const ops::ForwardRows& forward) const {
+  ADZE_CHECK(parts_.plan != nullptr, "an engine without a plan");
+  double values = 0;  // of keys and values, per position
+  for (const ops::KvLayer& layer : parts_.plan->kv_layers) values += 2.0 * layer.kv_heads * layer.head_size;
+  const double page = static_cast<double>(parts_.backend->memory().bytes_per_page);
+  const ops::Work work = ops::work_of(*parts_.plan, forward, values > 0 ? page / backend::kPageTokens / values : 0.0);
+  const bool bytes = parts_.multiplies_bytes;
+  return {.weight_bytes = work.weight_bytes,
+          .cache_bytes = work.cache_bytes,
+          .byte_products = bytes ? work.byte_products : 0,
+          .float_products = work.float_products + (bytes ? 0 : work.byte_products)};
 }
 
 Status Core::evaluate(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t)>& wanted,

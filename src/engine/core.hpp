@@ -16,6 +16,7 @@
 #include "engine/host.hpp"
 #include "engine/step_loop.hpp"
 #include "ops/plan.hpp"
+#include "ops/work.hpp"
 #include "text/chat_template.hpp"
 #include "text/tokenizer.hpp"
 
@@ -32,7 +33,8 @@ struct CoreParts {
   Host host = system_host();
   std::optional<std::int64_t> template_time;
   GenerateOptions defaults;
-  ModelInfo info;  // vocabulary and context are read from it
+  ModelInfo info;                 // vocabulary and context are read from it
+  bool multiplies_bytes = false;  // quantised weights with int8 activations (backend::Compute::automatic)
   int max_batch_rows = 0;
   std::int32_t pages = 0;  // what the backend was prepared with
   std::int32_t slots = 0;  // the same; 0 for a model without recurrent layers
@@ -55,6 +57,9 @@ class Core {
   // Makes `sequence` the prompt, computes what it has not, and answers. Errors: those of Conversation::say().
   Result<Generation> generate(Sequence& sequence, std::vector<std::int32_t> prompt, const GenerateOptions& options,
                               const OnText& on_text);
+  Result<std::vector<Generation>> generate_together(std::span<const std::vector<std::int32_t>> prompts,
+                                                    const GenerateOptions& options);
+  ForwardWork forward_work(const ops::ForwardRows& forward) const;
   Status evaluate(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t)>& wanted,
                   const Engine::OnLogits& on_logits);
   Result<std::vector<Engine::LayerDump>> dump_layers(std::span<const std::int32_t> ids);
@@ -65,6 +70,9 @@ class Core {
   Result<Request> make_request(const GenerateOptions& options, std::uint64_t seed);
   Result<std::vector<std::int32_t>> dry_breakers(const std::vector<std::string>& texts);
   Status check_ids(std::span<const std::int32_t> ids) const;
+  Status check_prompt(std::span<const std::int32_t> ids, std::int64_t max_tokens) const;
+  // Room for all the prompts and their answers, side by side.
+  Status make_room_together(std::span<const std::vector<std::int32_t>> prompts, std::int64_t max_tokens);
   // Takes pages and slots from idle sequences, the longest unused first, until `sequence` can grow to `length`.
   void make_room(const Sequence& sequence, std::int64_t length);
 

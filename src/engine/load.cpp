@@ -15,7 +15,8 @@ namespace {
 // grow with it. 96 are eight full tiles of the widest kernels.
 constexpr int kDefaultChunk = 96;
 
-// Sequences whose recurrent state is kept: a conversation, and one that is asked something between its turns.
+// Sequences whose recurrent state is kept at the least: a conversation, and one that is asked something between its
+// turns.
 constexpr int kStateSlots = 2;
 
 // The context that automatic sizing leaves other programs: an eighth of what is available.
@@ -35,6 +36,9 @@ Status check(const LoadOptions& options) {
   }
   if (options.chunk < 0 || options.chunk > limits::kMaxBatchRows) {
     return outside("chunk", options.chunk, limits::kMaxBatchRows);
+  }
+  if (options.sequences < 0 || options.sequences > limits::kMaxSequences) {
+    return outside("sequences", options.sequences, limits::kMaxSequences);
   }
   if (options.context < 0 || options.context > limits::kMaxContext) {
     return outside("context", options.context, limits::kMaxContext);
@@ -71,7 +75,7 @@ backend::PrepareOptions prepare_options(const LoadOptions& options, std::int64_t
   prepare.max_batch_rows =
       static_cast<int>(std::min<std::int64_t>(options.chunk > 0 ? options.chunk : kDefaultChunk, context));
   prepare.max_pages = pages_for(context);
-  prepare.max_slots = kStateSlots;
+  prepare.max_slots = std::max(kStateSlots, options.sequences);
   return prepare;
 }
 
@@ -183,6 +187,7 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   const backend::PrepareOptions prepare = prepare_options(options, context);
   ADZE_TRY(parts.backend, backend::prepare(model->plan(), prepare));
   parts.max_batch_rows = prepare.max_batch_rows;
+  parts.multiplies_bytes = prepare.compute == backend::Compute::automatic;
   parts.pages = static_cast<std::int32_t>(prepare.max_pages);
   parts.slots = model->plan().state_layers.empty() ? 0 : prepare.max_slots;
   parts.defaults = default_options(model->generation_defaults());

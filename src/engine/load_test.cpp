@@ -278,5 +278,59 @@ TEST_F(RecurrentModel, TellsTheSizeOfItsState) {
             std::string::npos);
 }
 
+// Side by side each text is computed as if it were alone: the same tokens and the same bits, whatever the others are.
+TEST(Together, EachAnswerIsThatOfTheTextAlone) {
+  Engine engine = load(small_model(), {.context = 640, .chunk = 16});
+  const int vocabulary = engine.info().vocabulary;
+  std::vector<std::vector<std::int32_t>> texts;
+  for (const std::size_t length : {1u, 40u, 3u, 70u, 17u}) texts.push_back(prompt_of(length, vocabulary));
+  for (const float temperature : {0.0f, 0.9f}) {
+    const GenerateOptions options = options_of(temperature, 12);
+    const auto together = engine.generate_together(texts, options);
+    ASSERT_TRUE(together) << together.error().message;
+    ASSERT_EQ(together->size(), texts.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const auto alone = engine.generate(texts[i], options, nullptr);
+      ASSERT_TRUE(alone) << alone.error().message;
+      EXPECT_EQ((*together)[i].ids, alone->ids) << i;
+      EXPECT_EQ((*together)[i].logits_hash, alone->logits_hash) << i;
+      EXPECT_EQ((*together)[i].text, alone->text) << i;
+      EXPECT_EQ((*together)[i].statistics.generated_tokens, 12);
+    }
+  }
+}
+
+TEST(Together, WhatDoesNotFitIsRefusedWithTheNumbers) {
+  Engine engine = load(small_model(), {.context = 128});
+  const std::vector<std::vector<std::int32_t>> three(3, prompt_of(10, engine.info().vocabulary));
+  const auto refused = engine.generate_together(three, options_of(0, 4));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::context_full);
+  EXPECT_NE(refused.error().message.find("192 positions side by side, but the context holds 128"), std::string::npos)
+      << refused.error().message;
+  EXPECT_FALSE(engine.generate_together(std::vector<std::vector<std::int32_t>>{{1}, {}}, options_of(0, 4)));
+  EXPECT_TRUE(engine.generate_together({}, options_of(0, 4))->empty());
+}
+
+TEST(Load, TooManySequences) {
+  const auto engine = Engine::load(small_model(), {.sequences = 1025});
+  ASSERT_FALSE(engine);
+  EXPECT_NE(engine.error().message.find("sequences is 1025"), std::string::npos) << engine.error().message;
+}
+
+TEST(Load, AForwardReadsEveryWeightOnce) {
+  const Engine engine = load(small_model(), {.context = 200});
+  const ForwardWork one = engine.forward_work(1, 1, 1, 63);
+  EXPECT_EQ(one.weight_bytes, static_cast<double>(engine.info().weight_bytes));
+  EXPECT_EQ(one.cache_bytes, 64.0 * static_cast<double>(engine.info().kv_bytes_per_token));
+  EXPECT_GT(one.byte_products, 0);
+  const ForwardWork many = engine.forward_work(8, 8, 8, 63);
+  EXPECT_EQ(many.weight_bytes, one.weight_bytes);
+  EXPECT_EQ(many.cache_bytes, 8 * one.cache_bytes);
+  EXPECT_EQ(many.byte_products, 8 * one.byte_products);
+  const Engine floats = load(small_model(), {.context = 200, .compute = ComputeType::f32});
+  EXPECT_EQ(floats.forward_work(1, 1, 1, 0).byte_products, 0);
+}
+
 }  // namespace
 }  // namespace adze
