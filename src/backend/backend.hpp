@@ -33,6 +33,8 @@ struct PrepareOptions {
   int max_slots = 1;  // sequences whose recurrent state is kept; nothing for a plan without recurrent layers
 };
 
+inline constexpr int kLogitBlock = 64;
+
 // One row of a ragged batch: a prompt token, a decoded token, or (later) a draft to verify.
 struct Row {
   std::int32_t token = 0;
@@ -113,6 +115,9 @@ class Prepared {
   virtual Status run(const Batch& batch) = 0;
   // float32 [vocabulary] of the i-th row of the last batch that wanted logits; valid until the next run().
   virtual std::span<const float> logits(int wanted) const = 0;
+  // The largest of each kLogitBlock of those logits, the last of fewer, for whoever looks for the best; empty where the
+  // backend does not have them.
+  virtual std::span<const float> logit_maxima(int /*wanted*/) const { return {}; }
   virtual void observe(StepObserver* observer) = 0;  // nullptr: none
 };
 

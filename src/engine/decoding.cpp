@@ -22,15 +22,15 @@ Decoding::Decoding(Sequence& sequence, Request request, std::shared_ptr<const te
   sequence.ids.reserve(static_cast<std::size_t>(sequence.length() + most));
 }
 
-void Decoding::accept(std::span<const float> logits, sample::Scratch& scratch) {
+void Decoding::accept(const sample::Row& row, sample::Scratch& scratch) {
   ADZE_CHECK(!finished(), "a token after the end");
-  const auto token = request_.sampler.sample(logits, sequence_->ids, sequence_->length(), scratch);
+  const auto token = request_.sampler.sample(row, sequence_->ids, sequence_->length(), scratch);
   if (!token) {
     fail(token.error());
     return;
   }
   ++sampled_;
-  if (request_.hash_logits) row_digests_.push_back(digest(std::as_bytes(logits)));
+  if (request_.hash_logits) row_digests_.push_back(digest(std::as_bytes(row.logits)));
   if (std::binary_search(request_.stop_ids.begin(), request_.stop_ids.end(), *token)) {
     close(FinishReason::stop);
     return;

@@ -37,7 +37,7 @@ class Decoding {
 
   // Samples the token after the sequence's last one from that one's logits [vocabulary], and finishes when it ends the
   // answer. `scratch` serves any number of decodings.
-  void accept(std::span<const float> logits, sample::Scratch& scratch);
+  void accept(const sample::Row& row, sample::Scratch& scratch);
   // Finishes with FinishReason::error.
   void fail(Error error);
   void cancel();

@@ -31,7 +31,7 @@ void StepLoop::step(std::span<Decoding* const> running) {
   }
   int wanted = 0;
   for (Decoding* decoding : in_batch_) {
-    if (decoding->sequence().waiting() == 0) decoding->accept(stepper_.logits(wanted++), scratch_);
+    if (decoding->sequence().waiting() == 0) decoding->accept(stepper_.row(wanted++), scratch_);
   }
 }
 

@@ -6,6 +6,8 @@
 
 namespace adze::engine {
 
+static_assert(sample::kMaximaBlock == backend::kLogitBlock);
+
 Stepper::Stepper(backend::Prepared& backend, int max_rows) : backend_(&backend), max_rows_(max_rows) {
   ADZE_CHECK(max_rows > 0, "{} rows per batch", max_rows);
   rows_.reserve(static_cast<std::size_t>(max_rows));

@@ -10,6 +10,7 @@
 #include "backend/backend.hpp"
 #include "base/result.hpp"
 #include "engine/sequence.hpp"
+#include "sample/chain.hpp"
 
 namespace adze::engine {
 
@@ -36,6 +37,7 @@ class Stepper {
   int wanted_count() const { return static_cast<int>(wanted_positions_.size()); }
   std::int64_t wanted_position(int i) const { return wanted_positions_[static_cast<std::size_t>(i)]; }
   std::span<const float> logits(int i) const { return backend_->logits(i); }
+  sample::Row row(int i) const { return {backend_->logits(i), backend_->logit_maxima(i)}; }
 
  private:
   struct Member {

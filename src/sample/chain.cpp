@@ -170,7 +170,11 @@ void apply_dry(std::span<float> row, std::span<const std::int32_t> recent, const
   }
 }
 
-RowScan scan_row(std::span<const float> row) {
+RowScan scan_row(const Row& scanned) {
+  const std::span<const float> row = scanned.logits;
+  if (!scanned.maxima.empty()) {
+    return {.max = *std::max_element(scanned.maxima.begin(), scanned.maxima.end()), .finite = true};
+  }
   std::array<float, kLanes> max{};
   std::array<float, kLanes> nothing{};  // sums of 0 * x: NaN as soon as one x is not finite
   max.fill(-std::numeric_limits<float>::infinity());
@@ -191,15 +195,18 @@ RowScan scan_row(std::span<const float> row) {
   return scan;
 }
 
-std::int32_t first_index_of(std::span<const float> row, float value) {
-  const auto found = std::find(row.begin(), row.end(), value);
-  ADZE_CHECK(found != row.end(), "the maximum of a row is not in it");
-  return static_cast<std::int32_t>(found - row.begin());
+std::int32_t first_index_of(const Row& row, float value) {
+  const auto block = std::find(row.maxima.begin(), row.maxima.end(), value) - row.maxima.begin();
+  const std::span<const float> rest = row.logits.subspan(static_cast<std::size_t>(block) * kMaximaBlock);
+  const auto found = std::find(rest.begin(), rest.end(), value);
+  ADZE_CHECK(found != rest.end(), "the maximum of a row is not in it");
+  return static_cast<std::int32_t>(row.logits.size() - rest.size()) + static_cast<std::int32_t>(found - rest.begin());
 }
 
-// One pass with a rising threshold, the k-th best so far: nearly every group of logits is dismissed by one comparison.
-// An equal logit further on loses by its id, so `>` is right.
-void take_top_k(std::span<const float> row, int k, Candidates& out) {
+// One pass with a rising threshold, the k-th best so far: nearly every group of logits is dismissed by one comparison,
+// or unread by its maximum. An equal logit further on loses by its id, so `>` is right.
+void take_top_k(const Row& from, int k, Candidates& out) {
+  const std::span<const float> row = from.logits;
   out.clear();
   const auto want = static_cast<std::size_t>(k);
   const std::size_t capacity = std::max<std::size_t>(2 * want, 256);
@@ -214,7 +221,12 @@ void take_top_k(std::span<const float> row, int k, Candidates& out) {
     out.push_back({.id = static_cast<std::int32_t>(i), .logit = row[i]});
     if (out.size() == capacity) keep_best();
   };
-  std::size_t i = 0;
+  for (std::size_t b = 0; b < from.maxima.size(); ++b) {
+    if (!(from.maxima[b] > threshold)) continue;
+    const std::size_t end = std::min(row.size(), (b + 1) * kMaximaBlock);
+    for (std::size_t i = b * kMaximaBlock; i < end; ++i) offer(i);
+  }
+  std::size_t i = from.maxima.empty() ? 0 : row.size();
   for (; i + kLanes <= row.size(); i += kLanes) {
     int above = 0;
     for (std::size_t j = 0; j < kLanes; ++j) above |= static_cast<int>(row[i + j] > threshold);
@@ -313,7 +325,7 @@ std::int32_t draw(const Candidates& candidates, float temperature, PositionNoise
 std::int32_t draw_from_row(std::span<const float> row, float max, float temperature, PositionNoise noise) {
   Race race(max, temperature, noise);
   // The likeliest token first: it sets a mark that nearly all others fail at the first or second comparison.
-  const std::int32_t likeliest = first_index_of(row, max);
+  const std::int32_t likeliest = first_index_of(Row{row}, max);
   race.enter(likeliest, max);
   for (std::size_t i = 0; i < row.size(); ++i) race.enter(static_cast<std::int32_t>(i), row[i]);
   return race.winner();

@@ -43,18 +43,26 @@ void apply_dry(std::span<float> row, std::span<const std::int32_t> recent, const
 
 // --- one pass over a row --------------------------------------------------------------------------------------------
 
+// A position's logits [V]; and the largest of each kMaximaBlock of them, the last of fewer, from whoever has checked
+// that all are finite, so that most need not be read again. Empty: nobody has.
+inline constexpr std::size_t kMaximaBlock = 64;
+struct Row {
+  std::span<const float> logits;
+  std::span<const float> maxima{};
+};
+
 struct RowScan {
   float max = 0;
   bool finite = true;  // every value
 };
-RowScan scan_row(std::span<const float> row);
-std::int32_t first_index_of(std::span<const float> row, float value);
+RowScan scan_row(const Row& row);
+std::int32_t first_index_of(const Row& row, float value);
 
 // --- from a row to candidates: tokens at -infinity are never candidates
 // ------------------------------------------------
 
 // The k best, best first.
-void take_top_k(std::span<const float> row, int k, Candidates& out);
+void take_top_k(const Row& row, int k, Candidates& out);
 // The fewest best whose mass reaches top_p, best first. `max` is the row's; `weights` [V] is scratch.
 void take_top_p(std::span<const float> row, float max, float top_p, std::vector<float>& weights, Candidates& out);
 // Those with p >= min_p * the largest p, in the order of their ids.

@@ -53,20 +53,21 @@ void Sampler::edit(std::span<float> row, std::span<const std::int32_t> history, 
   }
 }
 
-Result<std::int32_t> Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history,
-                                     std::int64_t position, Scratch& scratch) const {
+Result<std::int32_t> Sampler::sample(const Row& given, std::span<const std::int32_t> history, std::int64_t position,
+                                     Scratch& scratch) const {
+  const std::span<const float> logits = given.logits;
   ADZE_CHECK(logits.size() == static_cast<std::size_t>(vocabulary_), "{} logits, vocabulary {}", logits.size(),
              vocabulary_);
-  RowScan scan = scan_row(logits);
+  RowScan scan = scan_row(given);
   if (!scan.finite) {
     return fail(ErrorCode::non_finite, fmt::format("a logit at position {} is not a finite number", position),
                 "the weights or a kernel are at fault: check the file's digest, then try --compute f32");
   }
-  std::span<const float> row = logits;
+  Row row = given;
   if (has_penalties_ || has_dry_ || !parameters_.logit_bias.empty() || !parameters_.banned.empty()) {
     scratch.row_.assign(logits.begin(), logits.end());
     edit(scratch.row_, history, scratch);
-    row = scratch.row_;
+    row = {scratch.row_};
     scan = scan_row(row);
     if (!(scan.max <= std::numeric_limits<float>::max())) {
       return fail(ErrorCode::invalid_argument, "penalties and biases push a logit beyond the range of float32");
@@ -79,15 +80,16 @@ Result<std::int32_t> Sampler::sample(std::span<const float> logits, std::span<co
 }
 
 // The first stage in force reads the row, the others narrow what it took.
-std::int32_t Sampler::pick(std::span<const float> row, float max, PositionNoise noise, Scratch& scratch) const {
+std::int32_t Sampler::pick(const Row& from, float max, PositionNoise noise, Scratch& scratch) const {
   const SamplerParameters& p = parameters_;
+  const std::span<const float> row = from.logits;
   const bool top_k = p.top_k > 0 && p.top_k < vocabulary_;
   const bool typical = p.typical_p < 1.0f;
   bool top_p = p.top_p < 1.0f;
   bool min_p = p.min_p > 0.0f;
   Candidates& candidates = scratch.candidates_;
   if (top_k) {
-    take_top_k(row, p.top_k, candidates);
+    take_top_k(from, p.top_k, candidates);
   } else if (typical) {
     take_all(row, candidates);
   } else if (top_p) {

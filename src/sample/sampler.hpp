@@ -41,17 +41,21 @@ class Sampler {
   // Errors: those of validate().
   static Result<Sampler> create(SamplerParameters parameters, int vocabulary);
 
-  // logits [V]; history: the tokens before `position`, the prompt's included (the penalties look at its end).
+  // history: the tokens before `position`, the prompt's included (the penalties look at its end).
   // Errors: non_finite when a logit is NaN or infinite, invalid_argument when every token is banned.
+  Result<std::int32_t> sample(const Row& row, std::span<const std::int32_t> history, std::int64_t position,
+                              Scratch& scratch) const;
   Result<std::int32_t> sample(std::span<const float> logits, std::span<const std::int32_t> history,
-                              std::int64_t position, Scratch& scratch) const;
+                              std::int64_t position, Scratch& scratch) const {
+    return sample(Row{logits}, history, position, scratch);
+  }
 
   const SamplerParameters& parameters() const { return parameters_; }
 
  private:
   Sampler() = default;
   // Truncates and draws.
-  std::int32_t pick(std::span<const float> row, float max, PositionNoise noise, Scratch& scratch) const;
+  std::int32_t pick(const Row& row, float max, PositionNoise noise, Scratch& scratch) const;
   void edit(std::span<float> row, std::span<const std::int32_t> history, Scratch& scratch) const;
 
   SamplerParameters parameters_;

@@ -12,6 +12,7 @@
 #include <map>
 #include <new>
 #include <numeric>
+#include <random>
 #include <set>
 
 // Counts every allocation of this test binary, to prove that sampling makes none.
@@ -135,6 +136,37 @@ TEST(Sampler, SeedsAreIndependent) {
   EXPECT_LT(statistic, 115);  // 63 degrees of freedom, once in 10,000
 }
 
+TEST(Sampler, MaximaOfBlocksChangeNothing) {
+  for (const std::size_t size : {1u, 63u, 64u, 65u, 1000u, 4096u}) {
+    for (unsigned seed = 0; seed < 20; ++seed) {
+      std::mt19937 random(seed);
+      std::vector<float> logits(size), maxima;
+      for (float& x : logits) x = static_cast<float>(random() % 50) * 0.25f;  // with equal ones
+      for (std::size_t i = 0; i < size; i += kMaximaBlock) {
+        const auto first = logits.begin() + static_cast<std::ptrdiff_t>(i);
+        maxima.push_back(
+            *std::max_element(first, first + static_cast<std::ptrdiff_t>(std::min(kMaximaBlock, size - i))));
+      }
+      for (const int top_k : {0, 1, 5, 300}) {
+        for (const float temperature : {0.0f, 0.8f}) {
+          SamplerParameters p;
+          p.temperature = temperature;
+          p.top_k = top_k;
+          p.seed = seed;
+          for (const float penalty : {1.0f, 1.3f}) {
+            p.repetition_penalty = penalty;
+            const Sampler sampler = Sampler::create(p, static_cast<int>(size)).value();
+            Scratch scratch(static_cast<int>(size), 100);
+            const std::vector<std::int32_t> history{0};
+            EXPECT_EQ(sampler.sample(Row{logits, maxima}, history, 7, scratch).value(),
+                      sampler.sample(logits, history, 7, scratch).value());
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Sampler, GreedyTakesTheLowestIdOfTheBest) {
   std::vector<float> logits(1000, -1.0f);
   logits[700] = logits[333] = 5.0f;
@@ -170,7 +202,7 @@ TEST(Sampler, TopKIsExactWithTies) {
     take_all(row, all);
     std::sort(all.begin(), all.end(), before);
     Candidates top;
-    take_top_k(row, k, top);
+    take_top_k(Row{row}, k, top);
     ASSERT_EQ(top.size(), static_cast<std::size_t>(k));
     for (std::size_t i = 0; i < top.size(); ++i) EXPECT_EQ(top[i].id, all[i].id) << "k " << k << " rank " << i;
   }

@@ -37,7 +37,15 @@ void Runner::run(std::span<const Piece> pieces, const OnLogits& on_logits) {
   if (!status) throw std::runtime_error(status.error().message);
   int wanted = 0;
   for (const backend::Row& row : rows_) {
-    if (row.wants_logits) on_logits(row.sequence, row.position, prepared_->logits(wanted++));
+    if (!row.wants_logits) continue;
+    const std::span<const float> logits = prepared_->logits(wanted), maxima = prepared_->logit_maxima(wanted);
+    for (std::size_t i = 0; i < maxima.size(); ++i) {
+      const std::span<const float> rest = logits.subspan(i * backend::kLogitBlock);
+      const std::span<const float> block = rest.first(std::min<std::size_t>(rest.size(), backend::kLogitBlock));
+      if (maxima[i] != *std::ranges::max_element(block)) throw std::runtime_error("a maximum of logits is not theirs");
+    }
+    on_logits(row.sequence, row.position, logits);
+    ++wanted;
   }
 }
 

@@ -19,7 +19,7 @@ class Runner {
     int positions = 1024;  // of each sequence
   };
   // Pages are dealt out so that no sequence holds two neighbours in order: a backend that forgets the table is found.
-  // Throws std::runtime_error when the backend refuses.
+  // Throws std::runtime_error when the backend refuses, and run() when the maxima of logits are not theirs.
   Runner(const ops::Plan& plan, Options options);
 
   // Called with the logits of each wanted row, in the order of the batch.

@@ -83,6 +83,7 @@ class CpuPrepared final : public backend::Prepared {
       if (batch.rows[static_cast<std::size_t>(r)].wants_logits) pass_.wanted.push_back(r);
     }
     logits_.resize(pass_.wanted.size() * static_cast<std::size_t>(plan_.vocabulary_size));
+    maxima_.resize(pass_.wanted.size() * maxima_of_row());
     if (pass_.rows == 0) return {};
     if (observer_ != nullptr) {
       run_observed();
@@ -110,7 +111,15 @@ class CpuPrepared final : public backend::Prepared {
     return {logits_.data() + static_cast<std::size_t>(wanted) * vocabulary, vocabulary};
   }
 
+  std::span<const float> logit_maxima(int wanted) const override {
+    ADZE_CHECK(wanted >= 0 && static_cast<std::size_t>(wanted) < pass_.wanted.size(), "row {}", wanted);
+    return {maxima_.data() + static_cast<std::size_t>(wanted) * maxima_of_row(), maxima_of_row()};
+  }
+
  private:
+  std::size_t maxima_of_row() const {
+    return static_cast<std::size_t>(plan_.vocabulary_size + backend::kLogitBlock - 1) / backend::kLogitBlock;
+  }
   // Checks that every sequence with rows goes on where its slot stands, then notes where it will stand.
   Status move_states(const backend::Batch& batch) {
     if (states_.empty()) return {};
@@ -442,7 +451,9 @@ class CpuPrepared final : public backend::Prepared {
     const int wanted = static_cast<int>(pass_.wanted.size());
     if (wanted == 0) return {};
     const BoundMatmul& m = products_of(dispatch.lead).front();
-    const Share share = share_of(m.groups(), member, team_.size());
+    constexpr int kBlockGroups = backend::kLogitBlock / kGroupRows;  // whole blocks of logits for each member
+    Share share = share_of((m.groups() + kBlockGroups - 1) / kBlockGroups, member, team_.size());
+    share = {share.begin * kBlockGroups, std::min(share.end * kBlockGroups, m.groups())};
     const auto vocabulary = static_cast<std::size_t>(plan_.vocabulary_size);
     m.kernel->run(matmul_args(m, scratch_.head_input, wanted, logits_.data(), vocabulary, false, panel(member, 0)),
                   share.begin, share.end);
@@ -451,7 +462,9 @@ class CpuPrepared final : public backend::Prepared {
       float* part = logits_.data() + static_cast<std::size_t>(i) * vocabulary + done.begin;
       if (s.scale != 1.0f) table_.scale(part, s.scale, done.count());
       if (s.softcap != 0.0f) table_.softcap(part, s.softcap, done.count());
-      if (!table_.all_finite(part, done.count())) pass_.finite.store(false, std::memory_order_relaxed);
+      float* maxima =
+          maxima_.data() + static_cast<std::size_t>(i) * maxima_of_row() + done.begin / backend::kLogitBlock;
+      if (!table_.block_maxima(part, done.count(), maxima)) pass_.finite.store(false, std::memory_order_relaxed);
     }
     return {done.count(), plan_.vocabulary_size};
   }
@@ -525,6 +538,7 @@ class CpuPrepared final : public backend::Prepared {
   backend::StepObserver* observer_ = nullptr;
   Pass pass_;
   std::vector<float> logits_;  // [wanted][vocabulary]
+  std::vector<float> maxima_;  // [wanted][maxima_of_row()]
   std::vector<float> observed_;
   std::vector<bool> slots_in_batch_;
 };

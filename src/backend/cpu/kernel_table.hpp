@@ -161,7 +161,9 @@ struct KernelTable {
   void (*scale)(float* y, float factor, int n);                                   // y *= factor
   void (*softcap)(float* y, float cap, int n);                                    // y = tanh(y / cap) * cap
   void (*gate)(float* gate_to_out, const float* up, GatedActivation act, int n);  // act(gate) * up
-  bool (*all_finite)(const float* x, int n);
+  // maxima[i] = the largest of x[64 i .. 64 i + 63], fewer at the end. False when one of the n is not finite, and then
+  // the maxima mean nothing.
+  bool (*block_maxima)(const float* x, int n, float* maxima);
 
   // One position of one KV head: `slot` is its place in the page.
   void (*append_key)(KvFormat format, const float* k, int head_size, int slot, std::byte* page_head);

@@ -408,16 +408,25 @@ TEST(Elementwise, RopeRotatesPairs) {
   }
 }
 
-TEST(Elementwise, FindsWhatIsNotFinite) {
+TEST(Elementwise, MaximaOfBlocksAndWhatIsNotFinite) {
   for (const KernelTable* table : available_tables()) {
-    std::vector<float> x(37, 1.0f);
-    EXPECT_TRUE(table->all_finite(x.data(), 37));
-    for (const float bad :
-         {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
-      for (const std::size_t at : {0u, 16u, 36u}) {
-        auto y = x;
-        y[at] = bad;
-        EXPECT_FALSE(table->all_finite(y.data(), 37)) << table->name << ' ' << at;
+    for (const int n : {1, 16, 37, 64, 65, 200}) {
+      const auto x = random_floats(static_cast<std::size_t>(n), static_cast<unsigned>(n));
+      std::vector<float> maxima(static_cast<std::size_t>(n + 63) / 64 + 1, -7.0f);
+      ASSERT_TRUE(table->block_maxima(x.data(), n, maxima.data()));
+      for (int i = 0; i < n; i += 64) {
+        EXPECT_EQ(maxima[static_cast<std::size_t>(i / 64)],
+                  *std::max_element(x.begin() + i, x.begin() + std::min(n, i + 64)))
+            << table->name;
+      }
+      EXPECT_EQ(maxima.back(), -7.0f);
+      for (const float bad :
+           {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+        for (const int at : {0, n / 2, n - 1}) {
+          auto y = x;
+          y[static_cast<std::size_t>(at)] = bad;
+          EXPECT_FALSE(table->block_maxima(y.data(), n, maxima.data())) << table->name << ' ' << at;
+        }
       }
     }
   }

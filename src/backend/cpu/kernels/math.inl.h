@@ -143,11 +143,23 @@ inline void softcap_row(float* y, float cap, int n) {
     store_n(y + i, mul(tanh(div(load_n(y + i, m), splat(cap))), splat(cap)), m);
   }
 }
-inline bool all_finite_row(const float* x, int n) {
+inline bool block_maxima(const float* x, int n, float* maxima) {
   V bad = zero();  // x - x is 0 for finite x, NaN otherwise, and NaN stays
-  for (int i = 0; i < n; i += 16) {
-    const V v = load_n(x + i, n - i < 16 ? n - i : 16);
-    bad = add(bad, sub(v, v));
+  for (int i = 0; i < n; i += 64) {
+    const int end = n - i < 64 ? n : i + 64;
+    V largest = splat(-__builtin_inff());
+    int j = i;
+    for (; j + 16 <= end; j += 16) {
+      const V v = load(x + j);
+      bad = add(bad, sub(v, v));
+      largest = max(v, largest);
+    }
+    float most = reduce_max(largest);
+    for (; j < end; ++j) {
+      bad = add(bad, splat(x[j] - x[j]));
+      most = x[j] > most ? x[j] : most;
+    }
+    maxima[i / 64] = most;
   }
   return reduce_add(bad) == 0.0f;
 }

@@ -52,7 +52,7 @@ constexpr KernelTable make_table(const char* name) {
   t.scale = scale_row;
   t.softcap = softcap_row;
   t.gate = gate_row;
-  t.all_finite = all_finite_row;
+  t.block_maxima = block_maxima;
   t.append_key = append_key;
   t.append_value = append_value;
   t.attend = attend;
