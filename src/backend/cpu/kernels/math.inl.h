@@ -156,7 +156,8 @@ inline bool block_maxima(const float* x, int n, float* maxima) {
     }
     float most = reduce_max(largest);
     for (; j < end; ++j) {
-      bad = add(bad, splat(x[j] - x[j]));
+      const V v = splat(x[j]);
+      bad = add(bad, sub(v, v));
       most = x[j] > most ? x[j] : most;
     }
     maxima[i / 64] = most;
