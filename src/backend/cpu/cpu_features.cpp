@@ -2,6 +2,10 @@
 
 #include <sched.h>
 #include <unistd.h>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -24,6 +28,8 @@ std::vector<const KernelTable*> detect_tables() {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (avx512 && __builtin_cpu_supports("avx512vnni")) tables.push_back(&kAvx512VnniTable);
   if (avx2) tables.push_back(&kAvx2Table);
+#elif defined(__aarch64__)
+  if ((::getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) tables.push_back(&kNeonDotprodTable);
 #endif
   tables.push_back(&kScalarTable);
   return tables;
@@ -102,6 +108,11 @@ CpuDescription describe_cpu() {
   ADZE_FEATURE("avx512vl");
   ADZE_FEATURE("avx512vnni");
 #undef ADZE_FEATURE
+#elif defined(__aarch64__)
+  const unsigned long first = ::getauxval(AT_HWCAP), second = ::getauxval(AT_HWCAP2);
+  if ((first & HWCAP_ASIMD) != 0) description.features.emplace_back("neon");
+  if ((first & HWCAP_ASIMDDP) != 0) description.features.emplace_back("dotprod");
+  if ((second & HWCAP2_I8MM) != 0) description.features.emplace_back("i8mm");
 #endif
   return description;
 }

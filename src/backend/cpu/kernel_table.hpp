@@ -190,6 +190,8 @@ extern const KernelTable kScalarTable;
 #if defined(__x86_64__)
 extern const KernelTable kAvx2Table;
 extern const KernelTable kAvx512VnniTable;
+#elif defined(__aarch64__)
+extern const KernelTable kNeonDotprodTable;
 #endif
 
 }  // namespace adze::cpu

@@ -54,7 +54,7 @@ void delta_gates(const float* a, const float* b, const float* rate, const float*
 }
 
 // Vectors of columns that a scan keeps in registers: sums for k and for q, and the correction of the row before.
-constexpr int kScanVectors = kMaxTile > 4 ? 4 : 2;
+constexpr int kScanVectors = kMaxTile > 6 ? 4 : 2;
 
 // Columns [column, column + 16 C). A row needs S after the row before, decayed, times k and q. So one walk over S
 // writes the update of the row before and gathers both sums; out = S_new^T q is g S^T q + d (k . q).
