@@ -49,7 +49,7 @@ class AttentionTest : public ::testing::TestWithParam<Case> {
     const Case& c = GetParam();
     const int padded = (c.head_size + 15) / 16 * 16;
     std::vector<float> state(static_cast<std::size_t>(queries * padded), 0.0f), part(state.size()),
-        scores(kMaxQueries * kPartition);
+        scores(kMaxQueries * kPartition), unpacked(static_cast<std::size_t>(kPageTokens * padded));
     std::vector<float> maximum(static_cast<std::size_t>(queries), -INFINITY),
         denominator(static_cast<std::size_t>(queries), 0.0f);
     for (int begin = 0; begin < c.context; begin += kPartition) {
@@ -58,7 +58,6 @@ class AttentionTest : public ::testing::TestWithParam<Case> {
       AttendArgs a{};
       a.format = c.format;
       a.head_size = c.head_size;
-      a.page_tokens = kPageTokens;
       a.begin = begin;
       a.count = std::min(kPartition, c.context - begin);
       for (int i = 0; i * kPageTokens < a.count; ++i) {
@@ -66,6 +65,8 @@ class AttentionTest : public ::testing::TestWithParam<Case> {
         value_pages[i] = store_->values(begin / kPageTokens + i, 0, 0);
       }
       a.key_pages = key_pages;
+      a.next_keys = key_pages[0];
+      a.unpacked = unpacked.data();
       a.value_pages = value_pages;
       a.queries = queries;
       a.scale = 0.25f;
@@ -144,11 +145,13 @@ TEST_P(AttentionTest, EqualsItsDefinitionBitForBitOnEveryTable) {
     }
     if (first.empty()) first = out;
     EXPECT_EQ(std::memcmp(first.data(), out.data(), out.size() * 4), 0) << table->name;
-    // Alone as among others (even queries have no sink; a lone query is number 0).
-    for (int q = 0; q < queries; q += 2) {
-      const std::vector<float> alone = attend(*table, q, 1);
-      EXPECT_EQ(std::memcmp(alone.data(), out.data() + q * c.head_size, alone.size() * 4), 0)
-          << table->name << " query " << q;
+    // Alone, in small companies and in large ones (even queries have no sink, and the first of a company is number 0).
+    for (const int company : {1, 2, 3, 4, 5, 6, 7, 13}) {
+      for (int q = 0; q + company <= queries; q += company + company % 2) {
+        const std::vector<float> part = attend(*table, q, company);
+        EXPECT_EQ(std::memcmp(part.data(), out.data() + q * c.head_size, part.size() * 4), 0)
+            << table->name << ": queries " << q << " and on, " << company << " of them";
+      }
     }
   }
 }

@@ -20,10 +20,11 @@ AttendArgs Attention::basic_args(const ops::Attend& step, int member) const {
   AttendArgs args{};
   args.format = kv_.format();
   args.head_size = step.head_size;
-  args.page_tokens = kPageTokens;
   args.scale = step.scale;
   args.softcap = step.softcap;
-  args.scores = scratch_.members[static_cast<std::size_t>(member)].scores;
+  const MemberScratch& scratch = scratch_.members[static_cast<std::size_t>(member)];
+  args.scores = scratch.scores;
+  args.unpacked = scratch.unpacked;
   return args;
 }
 
@@ -40,6 +41,8 @@ void Attention::set_partition(const ops::Attend& step, const backend::Batch& bat
   }
   args.key_pages = keys;
   args.value_pages = values;
+  const auto next = static_cast<std::size_t>((partition + 1) * kPartitionPages);
+  args.next_keys = args.begin + kPartition <= last ? kv_.keys(pages[next], step.kv_layer, kv_head) : keys[0];
 }
 
 void Attention::finish_head(const ops::Attend& step, int head, float* state, float maximum, float denominator,
@@ -84,8 +87,13 @@ void Attention::run_few(const Work& work, int member) const {
     const Span span = visible(step, row);
     partitions += span.end_partition - span.first_partition;
   }
-  // All query heads of a KV head together read the cache once; single heads when that would leave threads idle.
-  const int together = partitions * step.kv_heads >= 4 * members_ ? std::min(group, kMaxQueries) : 1;
+  // All query heads of a KV head together turn its keys and values into floats once, which costs about as much as a
+  // head; single heads where together they would leave threads idle for longer than that saves.
+  const auto longest = [&](int heads) {
+    const int units = step.kv_heads * ((group + heads - 1) / heads);
+    return (partitions * units + members_ - 1) / members_ * (1 + heads);
+  };
+  const int most = std::min(group, kMaxQueries), together = longest(most) <= longest(1) ? most : 1;
   const int units_per_kv_head = (group + together - 1) / together, units = step.kv_heads * units_per_kv_head;
   const Share share = share_of(partitions * units, member, members_);
 
@@ -160,23 +168,36 @@ void Attention::merge_heads(const Work& work, int row, int first_head, int heads
 
 // --- many rows -------------------------------------------------------------------------------------------------------
 
+// Rows of one sequence side by side, as many as one call takes.
+int Attention::tile_end(const ops::Attend& step, const backend::Batch& batch, int first) {
+  const auto sequence = [&](int r) { return batch.rows[static_cast<std::size_t>(r)].sequence; };
+  const int most = std::max(1, kMaxQueries / (step.heads / step.kv_heads));
+  int end = first + 1;
+  while (end < first + most && end < static_cast<int>(batch.rows.size()) && sequence(end) == sequence(first)) ++end;
+  return end;
+}
+
+// The items (tile, KV head) in order, cut where each member has its part of all scores: later rows see more positions,
+// and sequences of a batch have very different lengths.
 void Attention::run_many(const Work& work, int member) const {
   const ops::Attend& step = work.step;
-  const int rows = static_cast<int>(work.batch.rows.size()), group = step.heads / step.kv_heads;
-  const int tile_rows = std::max(1, kMaxQueries / group);
-  int item = 0;
-  for (int first = 0; first < rows;) {
-    // A tile's rows belong to one sequence.
-    const std::int32_t sequence = work.batch.rows[static_cast<std::size_t>(first)].sequence;
-    int count = 1;
-    while (count < tile_rows && first + count < rows &&
-           work.batch.rows[static_cast<std::size_t>(first + count)].sequence == sequence)
-      ++count;
-    for (int kv_head = 0; kv_head < step.kv_heads; ++kv_head, ++item) {
-      // Dealt out in turn: later rows see more positions.
-      if (item % members_ == member) run_tile(work, first, count, kv_head, member);
+  const int rows = static_cast<int>(work.batch.rows.size());
+  const auto cost = [&](int first, int end) {
+    const Span from = visible(step, work.batch.rows[static_cast<std::size_t>(first)]);
+    return std::int64_t{end - first} * (work.batch.rows[static_cast<std::size_t>(end - 1)].position + 1 - from.first);
+  };
+  std::int64_t all = 0;
+  for (int first = 0, end = 0; first < rows; first = end) {
+    end = tile_end(step, work.batch, first);
+    all += step.kv_heads * cost(first, end);
+  }
+  std::int64_t before = 0;
+  for (int first = 0, end = 0; first < rows; first = end) {
+    end = tile_end(step, work.batch, first);
+    const std::int64_t each = cost(first, end);
+    for (int kv_head = 0; kv_head < step.kv_heads; ++kv_head, before += each) {
+      if ((2 * before + each) * members_ / (2 * all) == member) run_tile(work, first, end - first, kv_head, member);
     }
-    first += count;
   }
 }
 

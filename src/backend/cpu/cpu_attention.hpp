@@ -49,6 +49,7 @@ class Attention {
   void run_partition(const Work& work, int row, int first_head, int heads, int partition, int member) const;
   void merge_heads(const Work& work, int row, int first_head, int heads, int member) const;
   std::size_t part_index(const ops::Attend& step, int row, int head, int partition) const;
+  static int tile_end(const ops::Attend& step, const backend::Batch& batch, int first);
   void run_many(const Work& work, int member) const;
   void run_tile(const Work& work, int first_row, int rows, int kv_head, int member) const;
   // Fills pages and the position range of a partition that ends no later than `last`.

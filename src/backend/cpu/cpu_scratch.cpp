@@ -88,6 +88,7 @@ void lay_out(Source& source, Scratch& s, const CpuSchedule& schedule, const ops:
     MemberScratch m;
     for (std::byte*& panel : m.panels) panel = source.template take<std::byte>(schedule.panel_bytes);
     m.scores = source.template take<float>(kMaxQueries * kPartition);
+    m.unpacked = source.template take<float>(kPageTokens * padded);
     m.running = source.template take<float>(kMaxQueries * padded);
     m.part = source.template take<float>(kMaxQueries * padded);
     s.members.push_back(m);

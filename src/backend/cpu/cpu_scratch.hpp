@@ -24,6 +24,7 @@ std::span<const float> copy_rows(const ActivationBuffer& from, int first, int ro
 struct MemberScratch {
   std::byte* panels[2] = {};  // gate and up
   float* scores = nullptr;    // [kMaxQueries][kPartition]
+  float* unpacked = nullptr;  // [kPageTokens][padded head]
   float* running = nullptr;   // [kMaxQueries][padded head]
   float* part = nullptr;      // [kMaxQueries][padded head]
 };

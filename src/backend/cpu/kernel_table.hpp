@@ -19,7 +19,7 @@ namespace adze::cpu {
 inline constexpr int kGroupRows = 16;   // output rows that one kernel step computes: the lanes of a vector
 inline constexpr int kPageTokens = 64;  // positions of a KV page (backend::kPageTokens)
 inline constexpr int kPartition = 256;  // positions that share one softmax before they are merged in order
-inline constexpr int kMaxQueries = 8;   // query vectors that one attention call walks the cache with
+inline constexpr int kMaxQueries = 48;  // query vectors that one attention call walks the cache with
 
 // Functions of this header are static: an inline one could be emitted by an isa/ source and picked up by everybody.
 static constexpr int padded16(int n) { return (n + 15) / 16 * 16; }
@@ -100,9 +100,9 @@ struct AttendArgs {
   int head_size;
   const std::byte* const* key_pages;  // per page of the partition, already at this KV head; partition / page entries
   const std::byte* const* value_pages;
-  int page_tokens;
-  int begin;  // position of the partition's start, a multiple of kPartition
-  int count;  // positions in it, 1..kPartition
+  const std::byte* next_keys;  // the keys that are read after this partition, or any others
+  int begin;                   // position of the partition's start, a multiple of kPartition
+  int count;                   // positions in it, 1..kPartition
   int queries;
   const float* query[kMaxQueries];            // [head_size], scaled by the caller's scale below
   int first[kMaxQueries], last[kMaxQueries];  // visible positions, inclusive; first > last: none
@@ -110,7 +110,8 @@ struct AttendArgs {
   float* out[kMaxQueries];  // [head_size padded to 16]: sum of p * v
   float* maximum;           // [queries]
   float* denominator;       // [queries]
-  float* scores;            // scratch [kMaxQueries][kPartition]
+  float* scores;            // scratch [queries][kPartition]
+  float* unpacked;          // scratch [kPageTokens][head_size padded to 16]
 };
 
 struct RopeTable {  // one row: cos and sin of its position
