@@ -8,8 +8,9 @@
 namespace adze::cpu {
 namespace {
 
-// Columns of a head's state that one item of work covers: half a kilobyte per key, so that a head of 128 keys stays in
-// the first cache between the walk that reads a row's sums and the one that writes its update.
+// Columns of a head's state that one item of work covers: a quarter of a kilobyte per key, so that a head of 128 keys
+// stays in the first cache between the walk that reads a row's sums and the one that writes its update. They also lie
+// together, [columns / 64][key_size][64]: as every second quarter of a row they would share half of that cache's sets.
 constexpr int kWideColumns = 64, kNarrowColumns = 16;
 
 int columns_of(const ops::DeltaPrep& step) { return static_cast<int>(step.convolution->columns()); }
@@ -140,7 +141,7 @@ void DeltaNet::scan(const ops::DeltaScan& step, const backend::Batch& batch, con
   const bool few = h.value_heads * h.value_size < 2 * members * kWideColumns;
   const int wide = few ? kNarrowColumns : kWideColumns;
   const int pieces = (h.value_size + wide - 1) / wide;
-  const auto stride = static_cast<std::size_t>(padded16(h.value_size));
+  const int padded = padded16(h.value_size);
   const int rows = static_cast<int>(batch.rows.size());
   int item = 0;
   std::size_t index = 0;  // of the run
@@ -152,8 +153,10 @@ void DeltaNet::scan(const ops::DeltaScan& step, const backend::Batch& batch, con
       if (item % members != member) continue;
       const int head = unit / pieces, column = unit % pieces * wide;
       DeltaScanArgs a{};
-      a.state = memory + static_cast<std::size_t>(head) * static_cast<std::size_t>(h.key_size) * stride + column;
-      a.state_stride = stride;
+      const int block = column / kWideColumns * kWideColumns, block_width = std::min(kWideColumns, padded - block);
+      a.state = memory + static_cast<std::size_t>(head * padded + block) * static_cast<std::size_t>(h.key_size) +
+                column - block;
+      a.state_stride = static_cast<std::size_t>(block_width);
       a.key_size = h.key_size;
       a.columns = std::min(wide, h.value_size - column);
       a.rows = run.count;
@@ -167,7 +170,7 @@ void DeltaNet::scan(const ops::DeltaScan& step, const backend::Batch& batch, con
       a.out_stride = out.stride;
       if (run.fresh) {
         for (int d = 0; d < h.key_size; ++d) {
-          std::fill_n(a.state + static_cast<std::size_t>(d) * stride, padded16(a.columns), 0.0f);
+          std::fill_n(a.state + static_cast<std::size_t>(d) * a.state_stride, padded16(a.columns), 0.0f);
         }
       }
       table_->delta_scan(a);

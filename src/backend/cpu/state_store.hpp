@@ -13,7 +13,7 @@
 
 namespace adze::cpu {
 
-// Floats between the rows of a layer's convolution inputs, and between the keys of its memory.
+// Floats between the rows of a layer's convolution inputs; and those of a key in its memory, with their padding.
 std::size_t input_stride(const ops::StateLayer& layer);
 std::size_t memory_stride(const ops::StateLayer& layer);
 std::size_t state_slot_bytes(const ops::Plan& plan);
@@ -29,7 +29,7 @@ class StateStore {
 
   // [kernel - 1][input_stride], the oldest first.
   float* inputs(std::int32_t slot, int layer) const { return at(slot, layer).inputs; }
-  // [value_heads][key_size][memory_stride]; the padding is zeros.
+  // [value_heads][key_size * memory_stride], as DeltaNet::scan cuts it; the padding is zeros.
   float* memory(std::int32_t slot, int layer) const { return at(slot, layer).memory; }
 
   // Rows of its sequence that a slot has seen.

@@ -150,8 +150,8 @@ void append_value(KvFormat format, const float* v, int head_size, int slot, std:
 // --- one partition --------------------------------------------------------------------------------------------------
 
 // Sums that stay in registers: up to kTileQueries queries by kTileVectors vectors of 16 positions or dimensions.
-constexpr int kTileQueries = kMaxTile > 4 ? 6 : 3;
-constexpr int kTileVectors = kMaxTile > 4 ? 4 : 2;
+constexpr int kTileQueries = kMaxTile > 6 ? 6 : 3;
+constexpr int kTileVectors = kMaxTile > 6 ? 4 : 2;
 constexpr int kPageBlocks = kPageTokens / 16;
 
 // Queries [first, first + count) and the positions of the partition that any of them sees: [lo, hi], none if lo > hi.
