@@ -33,7 +33,7 @@ struct RopeOverride {
 };
 
 struct LoadOptions {
-  int threads = 0;           // 0: as many as the process may use
+  int threads = 0;           // 0: one per core that the process may use
   std::int64_t context = 0;  // positions; 0: the model's own, at most what fits in memory
   ComputeType compute = ComputeType::automatic;
   KvCacheType kv_type = KvCacheType::automatic;

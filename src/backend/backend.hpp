@@ -25,7 +25,7 @@ struct PrepareOptions {
   Compute compute = Compute::automatic;
   KvType kv_type = KvType::automatic;
   std::string kernel_set{};    // instruction set of the kernels ("avx2"); empty: the best that the machine runs
-  int threads = 0;             // 0: as many as the process may use
+  int threads = 0;             // 0: one per core that the process may use
   int max_batch_rows = 256;    // rows of one run(); scratch is sized by it
   std::int64_t max_pages = 0;  // pages of KV that the pool may hand out
   // Weights in the layout that kernels read fastest, in memory of their own: more memory, the same bits.

@@ -17,6 +17,9 @@ struct Machine {
   std::vector<std::string> features;     // of the processor, those that a kernel set needs
   std::vector<std::string> kernel_sets;  // that it can run, best first
   int usable_cpus = 1;                   // by affinity and quota
+  int cores = 1, nodes = 1;              // that these CPUs belong to; nodes of memory
+  int threads = 1;                       // a model gets, where the user does not say
+  std::string threads_reason;            // "one per core; 16 CPUs share 8 cores"
 };
 Machine describe_machine();
 

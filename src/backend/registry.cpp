@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu_backend.hpp"
 #include "backend/cpu/cpu_features.hpp"
 #include "backend/cpu/cpu_limits.hpp"
+#include "backend/cpu/cpu_topology.hpp"
 #include "backend/machine.hpp"
 
 namespace adze::backend {
@@ -22,7 +23,13 @@ Machine describe_machine() {
   machine.processor = std::move(processor.model);
   machine.features = std::move(processor.features);
   for (const cpu::KernelTable* table : cpu::available_tables()) machine.kernel_sets.emplace_back(table->name);
-  machine.usable_cpus = cpu::usable_cpus();
+  const cpu::CpuTopology topology = cpu::read_topology();
+  machine.usable_cpus = cpu::usable_cpus(topology);
+  machine.cores = topology.cores();
+  machine.nodes = topology.nodes();
+  cpu::ThreadChoice choice = cpu::choose_threads(topology);
+  machine.threads = choice.threads;
+  machine.threads_reason = std::move(choice.reason);
   return machine;
 }
 

@@ -20,7 +20,7 @@ namespace adze {
 // An empty optional means "what the model says" (its metadata or generation_config).
 struct Settings {
   // Engine.
-  std::int64_t threads = 0;  // 0: one per CPU this process may use
+  std::int64_t threads = 0;  // 0: one per core that this process may use
   std::int64_t context = 0;  // tokens; 0: the model's own, as far as memory allows
   std::string kv_type = "auto";
   std::string compute = "auto";

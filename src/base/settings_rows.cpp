@@ -13,7 +13,7 @@ constexpr double kMaxTokens = static_cast<double>(limits::kMaxContext);
 // name, member, group, flags, environment, value, help, least, most, secret
 constexpr SettingRow kRows[] = {
     {"threads", &S::threads, G::engine, "-t,--threads", "ADZE_THREADS", "N",
-     "Compute threads; 0 takes one per usable CPU", 0, limits::kMaxThreads},
+     "Compute threads; 0 takes one per core that may be used", 0, limits::kMaxThreads},
     {"context", &S::context, G::engine, "-c,--ctx", "ADZE_CTX", "TOKENS",
      "Context size; 0 takes the model's own, as far as memory allows", 0, kMaxTokens},
     {"kv_type", &S::kv_type, G::engine, "--kv-type", "ADZE_KV_TYPE", "auto|f32|f16|q8_0",

@@ -17,6 +17,7 @@
 #include "backend/cpu/cpu_rounding.hpp"
 #include "backend/cpu/cpu_schedule.hpp"
 #include "backend/cpu/cpu_scratch.hpp"
+#include "backend/cpu/cpu_topology.hpp"
 #include "backend/cpu/kv_store.hpp"
 #include "backend/cpu/state_store.hpp"
 #include "backend/cpu/thread_team.hpp"
@@ -38,6 +39,11 @@ struct Pass {
   std::atomic<bool> finite{true};
 };
 
+std::vector<std::vector<int>> places_of(int threads) {
+  const CpuTopology topology = read_topology();
+  return place_threads(topology, threads, current_node(topology));
+}
+
 class CpuPrepared final : public backend::Prepared {
  public:
   CpuPrepared(const ops::Plan& plan, const backend::PrepareOptions& options, const KernelTable& table,
@@ -52,7 +58,7 @@ class CpuPrepared final : public backend::Prepared {
         states_(std::move(states)),
         delta_net_(std::move(delta_net)),
         scratch_(std::move(scratch)),
-        team_(threads),
+        team_(threads, places_of(threads)),
         rounding_(table_, scratch_.countdowns.blocks),
         heads_(plan_, table_, kv_, scratch_),
         attention_(table_, kv_, scratch_, schedule_, rounding_, threads),
@@ -544,7 +550,7 @@ class CpuPrepared final : public backend::Prepared {
 };
 
 int thread_count(const backend::PrepareOptions& options) {
-  return options.threads > 0 ? options.threads : usable_cpus();
+  return options.threads > 0 ? options.threads : choose_threads(read_topology()).threads;
 }
 
 }  // namespace

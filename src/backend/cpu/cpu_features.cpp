@@ -1,6 +1,5 @@
 #include "backend/cpu/cpu_features.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
@@ -8,13 +7,7 @@
 #endif
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
 #include <fstream>
-#include <thread>
-
-#include "base/limits.hpp"
 
 namespace adze::cpu {
 namespace {
@@ -35,22 +28,6 @@ std::vector<const KernelTable*> detect_tables() {
   return tables;
 }
 
-// CPUs that a cgroup v2 (or v1) quota allows; 0 when there is none. Only the process's own group is read, which is how
-// container runtimes present it.
-int cgroup_cpus() {
-  double quota = 0, period = 0;
-  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2) {
-    std::string text;
-    v2 >> text >> period;
-    if (text == "max" || std::from_chars(text.data(), text.data() + text.size(), quota).ec != std::errc{}) return 0;
-  } else {
-    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
-    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
-  }
-  if (quota <= 0 || period <= 0) return 0;
-  return std::max(1, static_cast<int>(std::lround(quota / period)));
-}
-
 }  // namespace
 
 std::span<const KernelTable* const> available_tables() {
@@ -68,14 +45,6 @@ Result<const KernelTable*> choose_table(std::string_view forced) {
   }
   return fail(ErrorCode::invalid_argument, fmt::format("no kernels named '{}' run on this machine", forced),
               "it may be one of: " + names);
-}
-
-int usable_cpus() {
-  int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  cpu_set_t mask;
-  if (::sched_getaffinity(0, sizeof mask, &mask) == 0) cpus = std::max(1, CPU_COUNT(&mask));
-  if (const int quota = cgroup_cpus(); quota > 0) cpus = std::min(cpus, quota);
-  return std::min(cpus, limits::kMaxThreads);
 }
 
 std::uint64_t last_cache_bytes() {

@@ -1,4 +1,4 @@
-// What the processor can run, which kernel table that means, and how many threads the process may use.
+// What the processor can run, and which kernel table that means.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,6 @@ std::span<const KernelTable* const> available_tables();
 // The best table, or the one that `forced` names (PrepareOptions::kernel_set). Error: invalid_argument with the names
 // to choose from, when it is unknown or the machine cannot run it.
 Result<const KernelTable*> choose_table(std::string_view forced);
-
-// CPUs the process may use: the smaller of its affinity mask and its cgroup quota, at least 1.
-int usable_cpus();
 
 // Bytes of the largest cache, 0 when the system does not say.
 std::uint64_t last_cache_bytes();

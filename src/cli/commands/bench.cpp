@@ -196,7 +196,7 @@ Result<ExitCode> bench_model(Context& context) {
   watch_interrupts();
   ADZE_TRY(const Measured measured, measure(context, engine, plan));
   const int threads = context.settings().threads > 0 ? static_cast<int>(context.settings().threads)
-                                                     : backend::describe_machine().usable_cpus;
+                                                     : backend::describe_machine().threads;
   const std::uint64_t peak = peak_memory_bytes();
   const double bandwidth = read_bandwidth(threads);
   context.console.print(context.arguments.has("json") ? as_json(engine, plan, measured, bandwidth, threads, peak)

@@ -55,7 +55,13 @@ void look_at_machine(Report& report, const Settings& settings) {
   report.add("backends", fmt::format("{}", fmt::join(machine.backends, " ")));
   report.add("processor", machine.processor);
   report.add("features", fmt::format("{}", fmt::join(machine.features, " ")));
-  report.add("usable CPUs", fmt::to_string(machine.usable_cpus));
+  const auto counted = [](int count, std::string_view what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  };
+  report.add("usable CPUs", fmt::format("{} ({} on {})", machine.usable_cpus, counted(machine.cores, "core"),
+                                        counted(machine.nodes, "memory node")));
+  report.add("threads", settings.threads > 0 ? fmt::format("{}, as set", settings.threads)
+                                             : fmt::format("{}: {}", machine.threads, machine.threads_reason));
   report.add("kernel sets", fmt::format("{}", fmt::join(machine.kernel_sets, " ")));
   const auto chosen = backend::choose_kernel_set(settings.cpu == "auto" ? std::string_view{} : settings.cpu);
   if (chosen) {
