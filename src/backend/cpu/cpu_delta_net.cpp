@@ -13,6 +13,10 @@ namespace {
 // together, [columns / 64][key_size][64]: as every second quarter of a row they would share half of that cache's sets.
 constexpr int kWideColumns = 64, kNarrowColumns = 16;
 
+// Rows lie tens of kilobytes apart, farther than the processor's own prefetch goes: asked for two rows ahead, a
+// prompt's convolution takes 0.7 of the time.
+constexpr int kRowsAhead = 2;
+
 int columns_of(const ops::DeltaPrep& step) { return static_cast<int>(step.convolution->columns()); }
 std::size_t stride_of(const ops::DeltaPrep& step) { return static_cast<std::size_t>(padded16(step.heads.channels())); }
 
@@ -72,6 +76,9 @@ void DeltaNet::convolve_head(const Convolution& convolution, const Run& run, flo
   };
   const float* window[limits::kMaxConvolution];
   for (int r = 0; r < run.count; ++r) {
+    if (r + kRowsAhead < run.count) {
+      for (int i = 0; i < size; i += 16) __builtin_prefetch(input(r + kRowsAhead) + i);
+    }
     for (int j = 0; j < kernel; ++j) window[j] = input(r - kept + j);
     table_->convolve(window, convolution.weights + channel, stride, kernel, size, out.row(run.first + r) + channel);
   }

