@@ -44,6 +44,11 @@ struct LoadOptions {
   int sequences = 0;  // texts that generate_together() may be given of a model with recurrent layers; 0: 2
   RopeOverride rope{};
   std::optional<std::string> chat_template{};  // Jinja source instead of the model's own
+  // Where weights in the order that kernels read fastest are kept between starts, and for all models together; empty:
+  // nowhere, and weights are read as the file has them. Results are the same. Not used without use_mmap, or with
+  // lock_memory.
+  std::filesystem::path pack_directory{};
+  std::uint64_t pack_budget_bytes = 20'000'000'000;  // of the whole directory: the longest unused goes
   // What strftime_now says in chat templates, in Unix seconds; unset: the time at which a conversation starts.
   std::optional<std::int64_t> template_time{};
 };
@@ -152,6 +157,21 @@ struct ModelInfo {
   std::vector<std::string> notes;  // one line each: what a user should know about this model
 };
 
+enum class PackState : std::uint8_t {
+  off,      // LoadOptions::pack_directory is empty, or nothing of the model can be packed
+  packing,  // in the background; answers come from the weights as the file has them
+  ready,    // the next step reads the packed weights
+  failed,   // as off, for the reason given
+};
+
+struct PackInfo {
+  PackState state = PackState::off;
+  bool found = false;  // ready since the start
+  std::uint64_t done_bytes = 0, total_bytes = 0;
+  std::filesystem::path path;
+  std::optional<Error> error;
+};
+
 struct EngineImpl;
 struct ConversationImpl;
 
@@ -193,6 +213,10 @@ class Engine {
   GenerateOptions default_options() const;  // the model's generation defaults over Adze's own
   std::string plan_text() const;            // for people
   std::string plan_json() const;            // for programs
+
+  PackInfo packs() const;
+  // Packs on this thread as well, until it is done or `go_on` (asked about twenty times a second) says no.
+  void finish_packs(const std::function<bool(std::uint64_t done_bytes, std::uint64_t total_bytes)>& go_on);
 
   // Errors: limit_exceeded (a text beyond what a tokenizer reads at once).
   Result<std::vector<std::int32_t>> tokenize(std::string_view text, bool add_bos, bool parse_special) const;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/packs.hpp"
 #include "base/hash.hpp"
 #include "base/result.hpp"
 #include "ops/plan.hpp"
@@ -30,7 +31,8 @@ struct PrepareOptions {
   std::int64_t max_pages = 0;  // pages of KV that the pool may hand out
   // Weights in the layout that kernels read fastest, in memory of their own: more memory, the same bits.
   bool pack_in_memory = false;
-  int max_slots = 1;  // sequences whose recurrent state is kept; nothing for a plan without recurrent layers
+  PackOptions packs{};  // the same in a file that is kept; not together
+  int max_slots = 1;    // sequences whose recurrent state is kept; nothing for a plan without recurrent layers
 };
 
 inline constexpr int kLogitBlock = 64;
@@ -80,6 +82,7 @@ struct Schedule {
 
 struct MemoryUse {
   std::uint64_t weight_bytes = 0;          // mapped, shared with other processes
+  std::uint64_t packed_bytes = 0;          // of those that are read packed, once they are
   std::uint64_t scratch_bytes = 0;         // private, allocated by prepare()
   std::uint64_t bytes_per_page = 0;        // over all layers
   std::uint64_t kv_bytes_reserved = 0;     // max_pages * bytes_per_page; touched as pages are used
@@ -119,6 +122,10 @@ class Prepared {
   // backend does not have them.
   virtual std::span<const float> logit_maxima(int /*wanted*/) const { return {}; }
   virtual void observe(StepObserver* observer) = 0;  // nullptr: none
+
+  // What became of PrepareOptions::packs, and waiting for packs in the making (PackProgress).
+  virtual PackReport packs() const { return {}; }
+  virtual void wait_for_packs(const PackProgress& /*go_on*/) {}
 };
 
 // What one plan would need, before anything is allocated.

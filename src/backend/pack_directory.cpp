@@ -24,11 +24,9 @@ constexpr std::string_view kExtension = ".pack";
 
 PackCondition condition_of(const PackHeader& header) {
   for (const PackSource& source : header.sources) {
-    std::error_code error;
-    const PackSource now{source.path, fs::file_size(source.path, error),
-                         std::chrono::nanoseconds(fs::last_write_time(source.path, error).time_since_epoch()).count()};
-    if (error) return PackCondition::orphaned;
-    if (now != source) return PackCondition::changed;
+    const std::optional<PackSource> now = describe_source(source.path);
+    if (!now) return PackCondition::orphaned;
+    if (*now != source) return PackCondition::changed;
   }
   return PackCondition::current;
 }
@@ -53,6 +51,18 @@ std::uint64_t free_bytes(const fs::path& directory) {
 
 fs::path pack_path(const fs::path& directory, Digest key) {
   return directory / (to_hex(key) + std::string(kExtension));
+}
+
+std::optional<PackSource> describe_source(const fs::path& file) {
+  std::error_code error;
+  PackSource source{.path = fs::absolute(file, error)};
+  if (!error) source.bytes = fs::file_size(file, error);
+  if (!error) {
+    const auto modified = fs::last_write_time(file, error).time_since_epoch();
+    source.modified_ns = std::chrono::nanoseconds(modified).count();
+  }
+  if (error) return std::nullopt;
+  return source;
 }
 
 std::string_view condition_name(PackCondition condition) {

@@ -18,6 +18,9 @@ namespace adze::backend {
 // The file of a key in `directory`.
 std::filesystem::path pack_path(const std::filesystem::path& directory, Digest key);
 
+// The file as it is now, by its whole path; nothing where it cannot be looked at.
+std::optional<PackSource> describe_source(const std::filesystem::path& file);
+
 // Whether a pack's model is still what was packed.
 enum class PackCondition : std::uint8_t {
   current,

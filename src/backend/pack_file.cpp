@@ -1,5 +1,6 @@
 #include "backend/pack_file.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string_view>
@@ -58,7 +59,7 @@ class Reader {
   Number take() {
     Number value{};
     const std::string_view from = take_bytes(sizeof value);
-    if (!from.empty()) std::memcpy(&value, from.data(), sizeof value);
+    std::ranges::copy(from, reinterpret_cast<char*>(&value));
     return value;
   }
   std::string take_text() {

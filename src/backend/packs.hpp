@@ -30,8 +30,9 @@ struct PackOptions {
   Digest source{};                    // identity of the weights (format::WeightStore::source_digest)
   std::string model{};                // its name, and
   std::vector<PackSource> files{};    // where it lies: for whoever looks at the directory
-  // Gives the pages of these bytes, which nobody reads any more, back to the system. A hint.
-  std::function<void(std::span<const std::byte>)> release{};
+  // Gives the pages of the model's files back to the system: only norms and rows of embeddings are read there once
+  // everything else is read packed. A hint, called by whoever runs the passes, between two of them.
+  std::function<void()> release{};
 };
 
 enum class PackState : std::uint8_t {

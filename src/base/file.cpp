@@ -153,6 +153,12 @@ void MappedFile::release(std::size_t offset, std::size_t size) const {
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
+void MappedFile::release_all() const {
+  if (!file_backed_) return;
+  ::madvise(const_cast<std::byte*>(data_), size_, MADV_NOHUGEPAGE);
+  ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
 Result<std::string> read_model_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {

@@ -36,6 +36,9 @@ class MappedFile {
   // Lets the system take back the whole pages of [offset, offset + size): they are read from the file again when
   // touched. A hint, for bytes that were read once (a vocabulary); does nothing where the file was not mapped.
   void release(std::size_t offset, std::size_t size) const;
+  // The same for all of them, of a file that is read in a few places only from here on: what is touched again comes in
+  // small pages. (A norm of a few KiB would bring in 2 MiB of weights beside it.)
+  void release_all() const;
 
  private:
   const std::byte* data_ = nullptr;

@@ -249,19 +249,30 @@ std::string format_setting(const SettingRow& row, const Settings& settings) {
   return std::visit(Format{settings}, row.member);
 }
 
-std::filesystem::path default_config_path(SettingsBuilder::Lookup lookup) {
+namespace {
+
+// $variable/adze, else $HOME/in_home/adze; empty without either.
+std::filesystem::path adze_folder(SettingsBuilder::Lookup lookup, const char* variable, std::string_view in_home) {
   const auto set = [&](const char* name) {
     const char* value = lookup(name);
-    return std::string_view(value == nullptr ? "" : value);
+    return std::filesystem::path(value == nullptr ? "" : value);
   };
-  if (const auto path = set("ADZE_CONFIG"); !path.empty()) return path;
-  if (const auto config = set("XDG_CONFIG_HOME"); !config.empty()) {
-    return std::filesystem::path(config) / "adze" / "config.toml";
-  }
-  if (const auto home = set("HOME"); !home.empty()) {
-    return std::filesystem::path(home) / ".config" / "adze" / "config.toml";
-  }
+  if (const auto folder = set(variable); !folder.empty()) return folder / "adze";
+  if (const auto home = set("HOME"); !home.empty()) return home / in_home / "adze";
   return {};
+}
+
+}  // namespace
+
+std::filesystem::path default_config_path(SettingsBuilder::Lookup lookup) {
+  const char* named = lookup("ADZE_CONFIG");
+  if (named != nullptr && *named != '\0') return named;
+  const std::filesystem::path folder = adze_folder(lookup, "XDG_CONFIG_HOME", ".config");
+  return folder.empty() ? folder : folder / "config.toml";
+}
+
+std::filesystem::path cache_directory(std::string_view setting, SettingsBuilder::Lookup lookup) {
+  return setting.empty() ? adze_folder(lookup, "XDG_CACHE_HOME", ".cache") : std::filesystem::path(setting);
 }
 
 }  // namespace adze

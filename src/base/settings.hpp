@@ -66,12 +66,17 @@ struct Settings {
   std::string hub_token;
   std::string models_dir;  // empty: $XDG_DATA_HOME/adze/models
 
+  // Files that Adze makes for itself.
+  std::string cache_dir;  // empty: $XDG_CACHE_HOME/adze
+  std::string packs = "auto";
+  double pack_budget = 20;  // GB (10^9 bytes)
+
   // Output.
   bool quiet = false;
   bool verbose = false;
 };
 
-enum class SettingGroup : std::uint8_t { engine, sampling, ending, chat, hub, output };
+enum class SettingGroup : std::uint8_t { engine, sampling, ending, chat, hub, cache, output };
 
 using SettingMember =
     std::variant<bool Settings::*, std::int64_t Settings::*, double Settings::*, std::string Settings::*,
@@ -133,5 +138,9 @@ std::string format_setting(const SettingRow& row, const Settings& settings);
 // The file that is read when --config names none: $ADZE_CONFIG, else $XDG_CONFIG_HOME/adze/config.toml, else
 // ~/.config/adze/config.toml. Empty when there is no home directory.
 std::filesystem::path default_config_path(SettingsBuilder::Lookup lookup);
+
+// Where files that Adze makes for itself live: `setting` where it is not empty, else $XDG_CACHE_HOME/adze, else
+// ~/.cache/adze. Empty when there is no home directory.
+std::filesystem::path cache_directory(std::string_view setting, SettingsBuilder::Lookup lookup);
 
 }  // namespace adze

@@ -85,6 +85,14 @@ constexpr SettingRow kRows[] = {
     {"models_dir", &S::models_dir, G::hub, "--models-dir", "ADZE_MODELS_DIR", "DIR",
      "Where pulled models live; empty is ~/.local/share/adze/models"},
 
+    {"cache_dir", &S::cache_dir, G::cache, "--cache-dir", "ADZE_CACHE_DIR", "DIR",
+     "Where files that Adze makes for itself live; empty is ~/.cache/adze"},
+    {"packs", &S::packs, G::cache, "--packs", "ADZE_PACKS", "auto|off",
+     "auto keeps each model's weights in the order that kernels read fastest, in files of the cache directory; never "
+     "changes a result"},
+    {"pack_budget", &S::pack_budget, G::cache, "--pack-budget", "ADZE_PACK_BUDGET", "GB",
+     "Gigabytes that these files may have together; the longest unused are removed", 0, 1e6},
+
     {"quiet", &S::quiet, G::output, "-q,--quiet", "ADZE_QUIET", "", "No progress and no statistics"},
     {"verbose", &S::verbose, G::output, "-v,--verbose", "ADZE_VERBOSE", "",
      "Also print the model, the route, the sampler order and the seed"},
@@ -101,6 +109,7 @@ std::string_view group_title(SettingGroup group) {
     case SettingGroup::ending: return "Where the answer ends";
     case SettingGroup::chat: return "Chat";
     case SettingGroup::hub: return "Models and the hub";
+    case SettingGroup::cache: return "Cache";
     case SettingGroup::output: return "Output";
   }
   return "";

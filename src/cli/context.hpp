@@ -12,6 +12,7 @@ struct Context {
   Arguments arguments;
   SettingsBuilder builder;
   Console& console;
+  double started_seconds = 0;  // now_seconds() at the start of the program
 
   const Settings& settings() const { return builder.settings(); }
 };

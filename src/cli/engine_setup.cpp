@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
@@ -51,6 +52,8 @@ LoadOptions load_options(const Settings& settings, const std::optional<std::stri
   options.rope.scaling_factor = narrow(settings.rope_factor);
   options.rope.original_context = settings.rope_original_context;
   options.chat_template = chat_template;
+  if (settings.packs == "auto") options.pack_directory = pack_directory(settings);
+  options.pack_budget_bytes = static_cast<std::uint64_t>(settings.pack_budget * 1e9);
   return options;
 }
 
@@ -58,6 +61,10 @@ template <class Target, class Value>
 void override_with(Target& target, const std::optional<Value>& value) {
   if (value) target = static_cast<Target>(*value);
 }
+
+// How long a process that nobody watches may last because of packing, whatever it took before; and when it is known how
+// fast packing goes.
+constexpr double kLeastPatienceSeconds = 1.0, kEstimateSeconds = 0.1;
 
 }  // namespace
 
@@ -196,7 +203,60 @@ void print_verbose(Console& console, const Engine& engine, const GenerateOptions
   console.note(fmt::format("{}: {}, {} layers, {} parameters, context {} of {}", info.name, info.architecture,
                            info.layers, info.parameters, info.context, info.trained_context));
   console.note(fmt::format("numbers {}; route {}", info.numeric_class, info.route_digest));
+  console.note(describe_packs(engine.packs()));
   console.note(fmt::format("samplers {}", describe_sampling(options.sampling)));
+}
+
+std::string describe_packs(const PackInfo& packs) {
+  switch (packs.state) {
+    case PackState::off: return "packed weights: none";
+    case PackState::packing:
+      return fmt::format("packed weights: {} in the making, {}", format_bytes(packs.total_bytes), packs.path.string());
+    case PackState::ready:
+      return fmt::format("packed weights: {}{}, {}", format_bytes(packs.total_bytes),
+                         packs.found ? "" : " made just now", packs.path.string());
+    case PackState::failed: return fmt::format("packed weights: none, {}", packs.error->message);
+  }
+  return {};
+}
+
+namespace {
+
+bool show_packing(Console& console, std::uint64_t done, std::uint64_t total) {
+  console.progress("packing weights, once", done, total);
+  return !interrupted();
+}
+
+}  // namespace
+
+void wait_for_packs(const Context& context, Engine& engine) {
+  engine.finish_packs(
+      [&](std::uint64_t done, std::uint64_t total) { return show_packing(context.console, done, total); });
+  context.console.end_progress();
+}
+
+void finish_packs(const Context& context, Engine& engine) {
+  context.console.flush();
+  if (engine.packs().state == PackState::packing) {
+    // A process that ends now has packed in vain, and so has the next one that is as short. Somebody who watches can
+    // see why it takes a moment, and end it; a script pays once, and no more than what it has already taken, for runs
+    // that are faster from then on.
+    const bool watched = context.console.stderr_is_terminal() && !context.console.quiet();
+    const double begun = now_seconds();
+    const double patience = std::max(kLeastPatienceSeconds, begun - context.started_seconds);
+    const std::uint64_t before = engine.packs().done_bytes;
+    engine.finish_packs([&](std::uint64_t done, std::uint64_t total) {
+      if (watched || interrupted()) return show_packing(context.console, done, total);
+      const double spent = now_seconds() - begun;
+      if (done <= before || spent < kEstimateSeconds) return spent < kLeastPatienceSeconds;
+      const double rate = static_cast<double>(done - before) / spent;
+      return spent + static_cast<double>(total - done) / rate < patience;
+    });
+    context.console.end_progress();
+  }
+  const PackInfo packs = engine.packs();
+  const bool news = packs.state == PackState::failed || (packs.state == PackState::ready && !packs.found);
+  if (context.settings().verbose && news) context.console.note(describe_packs(packs));
 }
 
 void write_generation(JsonWriter& json, const Generation& generation) {

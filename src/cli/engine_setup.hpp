@@ -45,6 +45,16 @@ void print_statistics(const Context& context, const Generation& generation);
 // The lines of --verbose: the model, its context and route, the samplers in the order they run, the seed.
 void print_verbose(Console& console, const Engine& engine, const GenerateOptions& options);
 
+// One line: where the packed weights are, or why they are not.
+std::string describe_packs(const PackInfo& packs);
+
+// Packed weights in the making are finished first, with progress on a terminal; Ctrl-C ends the wait.
+void wait_for_packs(const Context& context, Engine& engine);
+
+// At the end of a command that has answered: packed weights in the making are finished, where that pays. Says so on a
+// terminal, where Ctrl-C ends it; with --verbose what came of it.
+void finish_packs(const Context& context, Engine& engine);
+
 // The members of --json output of run and generate.
 void write_generation(JsonWriter& json, const Generation& generation);
 

@@ -44,7 +44,7 @@ Result<ExitCode> dispatch(std::span<const char* const> words, Console& console) 
     console.print(command_help(*command));
     return ExitCode::ok;
   }
-  Context context{*command, std::move(arguments), {}, console};
+  Context context{*command, std::move(arguments), {}, console, now_seconds()};
   const auto lookup = [](const char* variable) -> const char* { return std::getenv(variable); };
   const auto& config = context.arguments.config_file();
   const std::filesystem::path file = config ? std::filesystem::path(*config) : default_config_path(lookup);

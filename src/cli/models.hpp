@@ -17,6 +17,9 @@ const char* environment_variable(const char* name);
 // The directory of pulled models: the setting models_dir, or the hub room's own choice.
 Result<std::filesystem::path> models_directory(const Settings& settings);
 
+// The directory of pack files (backend/pack_directory.hpp); empty where nothing says where it could be.
+std::filesystem::path pack_directory(const Settings& settings);
+
 // A path that exists (a file, or a Hugging Face folder), or the name of a pulled model. Errors: not_found, saying how
 // to get one.
 Result<std::filesystem::path> find_model(const Context& context, const std::string& name);

@@ -54,6 +54,26 @@ std::string Engine::plan_json() const {
   return engine::plan_json(parts.info, *parts.plan, parts.backend->schedule(), parts.backend->memory());
 }
 
+PackInfo Engine::packs() const {
+  const backend::PackReport report = impl_->core->parts().backend->packs();
+  PackInfo info{.found = report.found,
+                .done_bytes = report.done_bytes,
+                .total_bytes = report.total_bytes,
+                .path = report.path,
+                .error = report.error};
+  switch (report.state) {
+    case backend::PackState::off: info.state = PackState::off; break;
+    case backend::PackState::packing: info.state = PackState::packing; break;
+    case backend::PackState::ready: info.state = PackState::ready; break;
+    case backend::PackState::failed: info.state = PackState::failed; break;
+  }
+  return info;
+}
+
+void Engine::finish_packs(const std::function<bool(std::uint64_t, std::uint64_t)>& go_on) {
+  impl_->core->parts().backend->wait_for_packs(go_on);
+}
+
 Result<std::vector<std::int32_t>> Engine::tokenize(std::string_view text, bool add_bos, bool parse_special) const {
   return impl_->core->parts().tokenizer->encode(text, {.parse_special = parse_special, .add_bos = add_bos});
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/pack_directory.hpp"
 #include "base/limits.hpp"
 #include "engine/api_impl.hpp"
 #include "engine/memory.hpp"
@@ -77,6 +78,22 @@ backend::PrepareOptions prepare_options(const LoadOptions& options, std::int64_t
   prepare.max_pages = pages_for(context);
   prepare.max_slots = std::max(kStateSlots, options.sequences);
   return prepare;
+}
+
+// Bytes that are read into memory or locked there are meant to stay; a second copy of them beside is not.
+backend::PackOptions pack_options(const LoadOptions& options, const std::shared_ptr<model::Model>& model) {
+  backend::PackOptions packs;
+  if (!options.use_mmap || options.lock_memory || options.pack_directory.empty()) return packs;
+  const format::WeightStore& weights = model->weights();
+  packs.directory = options.pack_directory;
+  packs.budget_bytes = options.pack_budget_bytes;
+  packs.source = weights.source_digest();
+  packs.model = model->name();
+  for (const std::filesystem::path& file : weights.weight_files()) {
+    if (auto source = backend::describe_source(file)) packs.files.push_back(std::move(*source));
+  }
+  packs.release = [model] { model->weights().release_all(); };
+  return packs;
 }
 
 // The context that the memory allows, before anything is allocated. The weights are only mapped so far.
@@ -184,7 +201,8 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   // The vocabulary was read once, merges and all; the few pieces that are printed later come back one page at a time.
   model->weights().release_headers();
   const std::int64_t context = model->plan().context_length;
-  const backend::PrepareOptions prepare = prepare_options(options, context);
+  backend::PrepareOptions prepare = prepare_options(options, context);
+  prepare.packs = pack_options(options, model);
   ADZE_TRY(parts.backend, backend::prepare(model->plan(), prepare));
   parts.max_batch_rows = prepare.max_batch_rows;
   parts.multiplies_bytes = prepare.compute == backend::Compute::automatic;

@@ -133,6 +133,46 @@ TEST(Load, MapsOrReads) {
             read.generate(prompt, options_of(0, 20), nullptr)->logits_hash);
 }
 
+// The same bits from the file's weights, in the middle of packing, from packed ones, and where nothing can be kept.
+TEST(Load, PacksOnceAndAnswersTheSame) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "adze_load_packs";
+  std::filesystem::remove_all(folder);
+  const LoadOptions without{.threads = 2, .context = 128};
+  LoadOptions with = without;
+  with.pack_directory = folder / "packs";
+  const auto hash_of = [](Engine& engine) {
+    return engine.generate(prompt_of(20, engine.info().vocabulary), options_of(0, 8), nullptr)->logits_hash;
+  };
+  Engine plain = load(small_model(), without);
+  const std::string expected = hash_of(plain);
+  EXPECT_EQ(plain.packs().state, PackState::off);
+  {
+    Engine first = load(small_model(), with);
+    EXPECT_FALSE(first.packs().found);
+    EXPECT_EQ(hash_of(first), expected);
+    first.finish_packs([](std::uint64_t, std::uint64_t) { return true; });
+    const PackInfo packs = first.packs();
+    ASSERT_EQ(packs.state, PackState::ready) << packs.error->message;
+    EXPECT_TRUE(std::filesystem::exists(packs.path));
+    EXPECT_EQ(hash_of(first), expected);
+    EXPECT_NE(first.plan_text().find("packed weights"), std::string::npos);
+  }
+  Engine second = load(small_model(), with);
+  EXPECT_TRUE(second.packs().found);
+  EXPECT_GT(second.packs().total_bytes, 0u);
+  EXPECT_EQ(hash_of(second), expected);
+  std::filesystem::remove_all(folder);  // who has them mapped keeps them
+  EXPECT_EQ(hash_of(second), expected);
+
+  std::ofstream(folder) << "a file where the directory should be";
+  Engine nowhere = load(small_model(), with);
+  nowhere.finish_packs([](std::uint64_t, std::uint64_t) { return true; });
+  EXPECT_EQ(nowhere.packs().state, PackState::failed);
+  EXPECT_NE(nowhere.packs().error->message.find("adze_load_packs"), std::string::npos);
+  EXPECT_EQ(hash_of(nowhere), expected);
+  std::filesystem::remove_all(folder);
+}
+
 // Two engines at once, each in its own thread, give what each gives alone.
 TEST(Load, TwoEnginesInOneProcess) {
   Engine a = load(small_model(), {.threads = 1, .context = 256});

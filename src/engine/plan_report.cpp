@@ -154,6 +154,7 @@ std::string plan_text(const ModelInfo& info, const ops::Plan& plan, const backen
   out += fmt::format("memory: weights {}, working {}, KV {} per token ({} for the context of {})",
                      format_bytes(memory.weight_bytes), format_bytes(memory.scratch_bytes),
                      format_bytes(info.kv_bytes_per_token), format_bytes(memory.kv_bytes_reserved), info.context);
+  if (memory.packed_bytes > 0) out += fmt::format(", packed weights {}", format_bytes(memory.packed_bytes));
   if (memory.bytes_per_slot > 0) out += fmt::format(", recurrent state {}", format_bytes(memory.bytes_per_slot));
   out += '\n';
   std::vector<Section> sections;
@@ -197,6 +198,7 @@ std::string plan_json(const ModelInfo& info, const ops::Plan& plan, const backen
                   {"context", info.context},
                   {"memory",
                    {{"weight_bytes", memory.weight_bytes},
+                    {"packed_bytes", memory.packed_bytes},
                     {"scratch_bytes", memory.scratch_bytes},
                     {"bytes_per_page", memory.bytes_per_page},
                     {"page_tokens", backend::kPageTokens},

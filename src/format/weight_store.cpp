@@ -101,6 +101,16 @@ const std::filesystem::path& WeightStore::path() const {
 
 std::uint64_t WeightStore::file_bytes() const { return folder_ ? folder_->file_bytes() : file_.file_bytes(); }
 
+std::vector<std::filesystem::path> WeightStore::weight_files() const {
+  std::vector<std::filesystem::path> files;
+  if (folder_) {
+    for (const SafetensorsFile& shard : folder_->shards()) files.push_back(shard.path());
+  } else {
+    for (const GgufShard& shard : file_.shards()) files.push_back(shard.map.path());
+  }
+  return files;
+}
+
 std::uint64_t WeightStore::tensor_bytes() const {
   std::uint64_t total = 0;
   for (const tensor::TensorView& view : views_) total += view.size_bytes();
@@ -186,6 +196,12 @@ void WeightStore::release_tensor(std::string_view name) const {
   folder_->release(name);
   if (!mlx_ || !MlxQuantisation::is_codes(*tensor)) return;
   for (const std::string& part : MlxQuantisation::names_beside(name)) folder_->release(part);
+}
+
+void WeightStore::release_all() const {
+  for (const GgufShard& shard : file_.shards()) shard.map.release_all();
+  if (!folder_) return;
+  for (const SafetensorsFile& shard : folder_->shards()) shard.release_all();
 }
 
 std::string format_shape(const tensor::Shape& shape) {

@@ -36,6 +36,7 @@ class WeightStore {
   // The file (of a split: the first shard) or the folder; empty when parsed from memory.
   const std::filesystem::path& path() const;
   std::uint64_t file_bytes() const;
+  std::vector<std::filesystem::path> weight_files() const;           // the shards
   const SafetensorsFolder* folder() const { return folder_.get(); }  // null for GGUF
   const GgufFile& gguf() const { return file_; }                     // of a folder: its metadata, without tensors
   const std::optional<MlxQuantisation>& mlx() const { return mlx_; }
@@ -67,6 +68,8 @@ class WeightStore {
   void release_headers() const;
   // The same for a folder's tensor that has been read for good, with its scales and biases. Nothing for GGUF.
   void release_tensor(std::string_view name) const;
+  // The same for all of them, where only norms and rows of embeddings are read from here on (MappedFile::release_all).
+  void release_all() const;
 
   // Identity of the weights for cache keys, without reading them: XXH3 over every shard's header bytes (which hold all
   // names, shapes, types and offsets), its size and its modification time, and over the metadata of a folder. A copy of

@@ -58,6 +58,60 @@ class Program : public ::testing::Test {
   const std::string template_ = box_.write("chat.jinja", kTemplate);
 };
 
+// ---- packed weights ------------------------------------------------------------------------------------------------
+
+TEST_F(Program, WeightsArePackedByTheFirstRunAndMappedByTheNext) {
+  const std::vector<std::string> once{"generate", kModel, "--ids", "1,2,3", "-n", "4", "--temperature", "0", "--json"};
+  const std::string packs = box_.file(".cache/adze/packs");
+  std::vector<std::string> without = once;
+  without.insert(without.end(), {"--packs", "off"});
+  const json raw = adze_json(without);
+  EXPECT_FALSE(std::filesystem::exists(packs));
+  EXPECT_EQ(adze_json(once)["logits_hash"], raw["logits_hash"]);
+  std::vector<std::string> verbose = once;
+  verbose.emplace_back("--verbose");
+  const Outcome again = adze(verbose);
+  EXPECT_EQ(json::parse(again.out)["logits_hash"], raw["logits_hash"]);
+  EXPECT_THAT(again.err, HasSubstr("packed weights: "));
+  EXPECT_THAT(again.err, Not(HasSubstr("in the making")));
+  EXPECT_THAT(again.err, HasSubstr(packs));
+
+  const json listed = adze_json({"cache", "packs", "--json"});
+  ASSERT_EQ(listed.size(), 1u);
+  EXPECT_EQ(listed[0]["condition"], "current");
+  EXPECT_EQ(listed[0]["sources"], json::array({kModel}));
+  EXPECT_THAT(adze({"cache", "packs"}).out, HasSubstr(kModel));
+  EXPECT_THAT(adze({"cache", "packs", kModel, "--verify"}).out, HasSubstr("  ok\n"));
+  expect_failure(adze({"cache", "packs", "nobody"}), 3, "no packed weights of 'nobody'");
+  expect_failure(adze({"cache", "pages"}), 2, "no cache 'pages'");
+
+  const std::string file = listed[0]["path"];
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).seekp(-9, std::ios::end).put('x');
+  const Outcome damaged = adze({"cache", "packs", "--verify"});
+  EXPECT_EQ(damaged.exit_code, 4) << damaged.err;
+  EXPECT_THAT(damaged.err, HasSubstr("1 of 1 packs cannot be trusted"));
+  EXPECT_EQ(adze({"cache", "packs", "--clear"}).exit_code, 0);
+  EXPECT_EQ(adze_json({"cache", "packs", "--json"}), json::array());
+
+  EXPECT_EQ(adze({"cache", "packs", "--make", kModel}).exit_code, 0);
+  EXPECT_EQ(adze_json({"cache", "packs", "--json"}).size(), 1u);
+  expect_failure(adze({"cache", "packs", "--make", kModel, "--packs", "off"}), 2, "runs without packed weights");
+  expect_failure(adze({"cache", "packs", "--make", kModel, "--cache-dir", kModel}), 3, kModel);
+}
+
+// A cache that cannot be written is nobody's problem but that of --verbose.
+TEST_F(Program, WithoutACacheTheAnswerIsTheSame) {
+  const std::vector<std::string> once{"generate", kModel, "--ids", "1,2,3", "-n", "4", "--cache-dir", template_};
+  const Outcome silent = adze(once);
+  EXPECT_EQ(silent.exit_code, 0);
+  EXPECT_THAT(silent.err, Not(HasSubstr("chat.jinja")));
+  std::vector<std::string> verbose = once;
+  verbose.emplace_back("-v");
+  const Outcome told = adze(verbose);
+  EXPECT_EQ(told.exit_code, 0);
+  EXPECT_THAT(told.err, HasSubstr("packed weights: none, cannot create '" + template_));
+}
+
 // ---- usage --------------------------------------------------------------------------------------------------------
 
 TEST_F(Program, UsageErrors) {

@@ -53,7 +53,8 @@ class CpuPrepared final : public backend::Prepared {
         options_(options),
         table_(table),
         schedule_(std::move(schedule)),
-        packs_(std::move(packs)),
+        pack_memory_(std::move(packs)),
+        packs_(schedule_, options_.packs),
         kv_(std::move(kv)),
         states_(std::move(states)),
         delta_net_(std::move(delta_net)),
@@ -66,6 +67,7 @@ class CpuPrepared final : public backend::Prepared {
     pass_.wanted.reserve(static_cast<std::size_t>(options_.max_batch_rows));
     pass_.needed_rows.reserve(static_cast<std::size_t>(options_.max_batch_rows));
     memory_.weight_bytes = weight_bytes(schedule_);
+    memory_.packed_bytes = packs_.before_pass(0);
     memory_.scratch_bytes =
         scratch_bytes(schedule_, plan_, options_.max_batch_rows, threads) + DeltaNet::packed_bytes(plan_);
     memory_.bytes_per_slot = states_.slot_bytes();
@@ -77,10 +79,13 @@ class CpuPrepared final : public backend::Prepared {
   const backend::Schedule& schedule() const override { return schedule_.described; }
   backend::MemoryUse memory() const override { return memory_; }
   void observe(backend::StepObserver* observer) override { observer_ = observer; }
+  backend::PackReport packs() const override { return packs_.store().report(); }
+  void wait_for_packs(const backend::PackProgress& go_on) override { packs_.store().wait(go_on); }
 
   Status run(const backend::Batch& batch) override {
     ADZE_TRY_STATUS(backend::check_batch(batch, plan_, options_.max_batch_rows, kv_.pages()));
     ADZE_TRY_STATUS(move_states(batch));
+    memory_.packed_bytes = packs_.before_pass(static_cast<int>(batch.rows.size()));
     pass_.batch = &batch;
     pass_.rows = static_cast<int>(batch.rows.size());
     pass_.finite.store(true, std::memory_order_relaxed);
@@ -126,6 +131,7 @@ class CpuPrepared final : public backend::Prepared {
   std::size_t maxima_of_row() const {
     return static_cast<std::size_t>(plan_.vocabulary_size + backend::kLogitBlock - 1) / backend::kLogitBlock;
   }
+
   // Checks that every sequence with rows goes on where its slot stands, then notes where it will stand.
   Status move_states(const backend::Batch& batch) {
     if (states_.empty()) return {};
@@ -530,7 +536,8 @@ class CpuPrepared final : public backend::Prepared {
   const backend::PrepareOptions options_;
   const KernelTable& table_;
   const CpuSchedule schedule_;
-  const PackMemory packs_;
+  const PackMemory pack_memory_;
+  FilePacks packs_;  // before the schedule goes, its thread has ended
   KvStore kv_;
   StateStore states_;
   const DeltaNet delta_net_;
@@ -585,10 +592,7 @@ Result<std::unique_ptr<backend::Prepared>> prepare(const ops::Plan& plan, const 
   }
   ADZE_TRY(const KernelTable* table, choose_table(options.kernel_set));
   ADZE_TRY(CpuSchedule schedule, make_schedule(plan, options, *table));
-  PackMemory packs;
-  if (options.pack_in_memory) {
-    ADZE_TRY(packs, pack_in_memory(schedule));
-  }
+  ADZE_TRY(PackMemory packs, options.pack_in_memory ? pack_in_memory(schedule) : PackMemory());
   ADZE_TRY(KvStore kv, KvStore::reserve(plan, schedule.kv_format, options.max_pages));
   ADZE_TRY(StateStore states, StateStore::reserve(plan, options.max_slots));
   ADZE_TRY(DeltaNet delta_net, DeltaNet::create(plan, *table));

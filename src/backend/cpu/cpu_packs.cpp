@@ -3,6 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/cpu_matmul.hpp"
@@ -12,7 +16,38 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
+// The order of bytes in kernels/packed.inl.h: every change of it is another version.
+constexpr std::string_view kLayout = "packed16-v1";
+
 std::size_t rounded_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Enough for pack_group() of any of the schedule's weights, by one thread at a time.
+class PackScratch {
+ public:
+  explicit PackScratch(const CpuSchedule& schedule) {
+    std::size_t size = 64;
+    for (const auto& weight : schedule.packed) size = std::max(size, pack_scratch_bytes(*weight) + 64);
+    bytes_.resize(size);
+  }
+  std::byte* data() {
+    const auto at = reinterpret_cast<std::uintptr_t>(bytes_.data());
+    return bytes_.data() + (rounded_up(at, 64) - at);
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+std::vector<std::span<const std::byte>> bytes_of(const tensor::TensorView& weight) {
+  std::vector<std::span<const std::byte>> spans;
+  const auto rows = static_cast<std::size_t>(weight.rows());
+  const std::size_t bytes = rows * weight.row_stride(), scales = rows * weight.scale_stride();
+  if (weight.slices.empty()) spans.emplace_back(weight.bytes.data(), bytes);
+  for (const std::byte* slice : weight.slices) spans.emplace_back(slice, bytes / weight.slices.size());
+  if (weight.groups.scales != nullptr) spans.emplace_back(weight.groups.scales, scales);
+  if (weight.groups.biases != nullptr) spans.emplace_back(weight.groups.biases, scales);
+  return spans;
+}
 
 }  // namespace
 
@@ -33,29 +68,73 @@ void pack_group(const PackedWeight& weight, int group, std::byte* out, std::byte
 void PackMemory::Unmap::operator()(std::byte* bytes) const { ::munmap(bytes, size); }
 
 Result<PackMemory> pack_in_memory(const CpuSchedule& schedule) {
-  std::size_t size = kHugePage, scratch_size = 64;
-  for (const auto& weight : schedule.packed) {
-    size += rounded_up(weight->size(), 64);
-    scratch_size = std::max(scratch_size, pack_scratch_bytes(*weight) + 64);
-  }
+  std::size_t size = kHugePage;
+  for (const auto& weight : schedule.packed) size += rounded_up(weight->size(), 64);
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return fail(ErrorCode::out_of_memory, fmt::format("no memory for {} bytes of packed weights", size));
   }
   ::madvise(memory, size, MADV_HUGEPAGE);
   PackMemory packs(static_cast<std::byte*>(memory), size);
-  std::vector<std::byte> scratch(scratch_size);
-  std::byte* const aligned = scratch.data() + (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64) % 64;
+  PackScratch scratch(schedule);
   std::byte* at = packs.data();
   at += rounded_up(reinterpret_cast<std::uintptr_t>(at), kHugePage) - reinterpret_cast<std::uintptr_t>(at);
   for (const auto& weight : schedule.packed) {
     for (int group = 0; group < weight->slices * weight->groups; ++group) {
-      pack_group(*weight, group, at + static_cast<std::size_t>(group) * weight->group_bytes, aligned);
+      pack_group(*weight, group, at + static_cast<std::size_t>(group) * weight->group_bytes, scratch.data());
     }
     weight->bytes = at;
     at += rounded_up(weight->size(), 64);
   }
   return packs;
+}
+
+namespace {
+
+// Of passes between two releases of the model's file: 16 MiB of an embedding at most. To map 70 norms and 256 rows
+// again takes less than 0.1 ms.
+constexpr int kRowsBetweenReleases = 256;
+
+// The file of the schedule's packed weights, in the order of schedule.packed.
+std::unique_ptr<PackStore> open_packs(const CpuSchedule& schedule, backend::PackOptions options) {
+  std::vector<PackItem> items;
+  if (!options.directory.empty()) {
+    const auto scratch = std::make_shared<PackScratch>(schedule);
+    for (const auto& weight : schedule.packed) {
+      items.push_back({.name = std::string(weight->weight->name),
+                       .type = tensor::type_name(*weight->weight),
+                       .sources = bytes_of(*weight->weight),
+                       .group_bytes = weight->group_bytes,
+                       .groups = weight->slices * weight->groups,
+                       .pack = [weight = weight.get(), scratch](int group, std::byte* out) {
+                         pack_group(*weight, group, out, scratch->data());
+                       }});
+    }
+  }
+  return std::make_unique<PackStore>(std::move(options), kLayout, std::move(items));
+}
+
+}  // namespace
+
+FilePacks::FilePacks(const CpuSchedule& schedule, backend::PackOptions options)
+    : schedule_(schedule), release_(options.release), store_(open_packs(schedule, std::move(options))) {}
+
+std::uint64_t FilePacks::before_pass(int rows) {
+  if (!store_->ready()) return 0;
+  if (!in_use_) {
+    release_file();  // first: both copies of the weights together would be the peak of this process
+    for (std::size_t i = 0; i < schedule_.packed.size(); ++i) schedule_.packed[i]->bytes = store_->packed(i);
+    in_use_ = true;
+  }
+  // Norms and rows of the embedding are read from the file for ever, and the system maps 64 KiB around each.
+  rows_since_release_ += rows;
+  if (rows_since_release_ > kRowsBetweenReleases) release_file();
+  return store_->packed_bytes();
+}
+
+void FilePacks::release_file() {
+  rows_since_release_ = 0;
+  if (release_) release_();
 }
 
 }  // namespace adze::cpu

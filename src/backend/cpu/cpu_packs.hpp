@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "backend/cpu/cpu_schedule.hpp"
+#include "backend/cpu/pack_store.hpp"
+#include "backend/packs.hpp"
 
 namespace adze::cpu {
 
@@ -30,5 +34,26 @@ class PackMemory {
 
 // Packs every weight that can be packed and points the schedule at the result. Error: out_of_memory.
 Result<PackMemory> pack_in_memory(const CpuSchedule& schedule);
+
+// The packed weights of a schedule from a pack file, as soon as there is one. The schedule must outlive it.
+class FilePacks {
+ public:
+  FilePacks(const CpuSchedule& schedule, backend::PackOptions options);
+
+  // Before each pass of so many rows, by the thread that runs it: points the schedule at packed weights that have come,
+  // and gives back what is not read any more of the model's file. The bytes that the pass reads packed.
+  std::uint64_t before_pass(int rows);
+  PackStore& store() { return *store_; }
+  const PackStore& store() const { return *store_; }
+
+ private:
+  void release_file();
+
+  const CpuSchedule& schedule_;
+  const std::function<void()> release_;
+  const std::unique_ptr<PackStore> store_;
+  bool in_use_ = false;
+  int rows_since_release_ = 0;
+};
 
 }  // namespace adze::cpu

@@ -28,28 +28,29 @@ constexpr auto kLockRetry = std::chrono::milliseconds(200);
 
 constexpr std::size_t kSampleBytes = 4096;
 
-// The page in the middle, or all of fewer bytes.
+// The bytes in the middle, or all of fewer.
 std::span<const std::byte> sample_of(std::span<const std::byte> source) {
-  if (source.size() <= kSampleBytes) return source;
-  const auto middle = reinterpret_cast<std::uintptr_t>(source.data()) + (source.size() - kSampleBytes) / 2;
-  const std::size_t offset = (middle & ~(kSampleBytes - 1)) - reinterpret_cast<std::uintptr_t>(source.data());
-  return source.subspan(std::min(offset, source.size() - kSampleBytes), kSampleBytes);
+  const std::size_t size = std::min(source.size(), kSampleBytes);
+  return source.subspan((source.size() - size) / 2, size);
+}
+
+// Starts reading bytes of a mapped file.
+void fetch(std::span<const std::byte> bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const auto page = begin - begin % static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  ::madvise(reinterpret_cast<void*>(page), begin - page + bytes.size(), MADV_WILLNEED);
 }
 
 // Everything that decides what the packed bytes are. The digest of the source knows the files by their headers, sizes
 // and times; where all times are the same (images of containers, stores of packages) the samples tell two models of one
 // shape apart.
 Digest key_of(const backend::PackOptions& options, std::string_view layout, std::span<const PackItem> items) {
-  for (const PackItem& item : items) {  // all reads at once: a disk that is asked one by one takes ten times as long
-    for (const auto source : item.sources) {
-      const auto sample = sample_of(source);
-      const auto page = reinterpret_cast<std::uintptr_t>(sample.data()) & ~(kSampleBytes - 1);
-      ::madvise(reinterpret_cast<void*>(page), kSampleBytes, MADV_WILLNEED);
-    }
+  for (const PackItem& item : items) {  // the disk gets all reads at once
+    for (const auto source : item.sources) fetch(sample_of(source));
   }
   std::string text = fmt::format("{} {}\n", to_hex(options.source), layout);
   for (const PackItem& item : items) {
-    text += fmt::format("{} {} {}", item.name, item.group_bytes, item.groups);
+    text += fmt::format("{} {} {} {}", item.name, item.type, item.group_bytes, item.groups);
     for (const auto source : item.sources)
       text += fmt::format(" {} {}", source.size(), to_hex(digest(sample_of(source))));
     text += '\n';
@@ -238,13 +239,6 @@ Status PackStore::write_groups(Payload& payload, GoOn go_on) {
     payload.groups.clear();
   }
   return {};
-}
-
-void PackStore::release_sources() const {
-  if (!options_.release) return;
-  for (const PackItem& item : items_) {
-    for (const auto source : item.sources) options_.release(source);
-  }
 }
 
 backend::PackReport PackStore::report() const {

@@ -26,7 +26,7 @@ namespace adze::cpu {
 
 // One weight as its kernels read it: groups that are each made from the source by themselves.
 struct PackItem {
-  std::string name;                                 // of the tensor
+  std::string name, type;                           // of the tensor
   std::vector<std::span<const std::byte>> sources;  // its bytes in the mapped model (values, and scales beside them)
   std::uint64_t group_bytes = 0;                    // a multiple of 64
   int groups = 0;
@@ -50,10 +50,6 @@ class PackStore {
   // The groups of an item, one behind the other, aligned to 64; they live as long as the store.
   const std::byte* packed(std::size_t item) const { return payload_.load(std::memory_order_acquire) + offsets_[item]; }
   std::uint64_t packed_bytes() const { return packed_bytes_; }  // of all items
-
-  // Gives the pages of the unpacked weights back: for whoever reads only the packed ones from here on. Reading them
-  // again is slow, not wrong.
-  void release_sources() const;
 
   backend::PackReport report() const;
   // Returns when nothing is packed any more, or go_on was false. The calling thread does the work meanwhile: the one in

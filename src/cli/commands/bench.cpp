@@ -31,7 +31,7 @@ constexpr Option kOptions[] = {
     {"-r,--rounds", "N", "Measured rounds after one to warm up (default 5)", ""},
     {"--json", "", "Print one JSON object with every round", ""},
 };
-constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub};
+constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub, SettingGroup::cache};
 constexpr Example kExamples[] = {
     {"adze bench model smollm2 --threads 2", "Prompt and generation rates, median of five rounds"},
     {"adze bench kernels -- --benchmark_filter=q4_1", "Micro-benchmarks of the kernels"},
@@ -156,6 +156,7 @@ std::string as_json(const Engine& engine, const Plan& plan, const Measured& meas
       .field("parameters", info.parameters)
       .field("file_bytes", info.file_bytes)
       .field("weight_bytes", info.weight_bytes)
+      .field("packed_bytes", engine.packs().state == PackState::ready ? engine.packs().total_bytes : 0)
       .field("threads", threads)
       .field("numeric_class", info.numeric_class)
       .field("route_digest", info.route_digest)
@@ -194,6 +195,7 @@ Result<ExitCode> bench_model(Context& context) {
   ADZE_TRY(const Plan plan, read_plan(context));
   ADZE_TRY(Engine engine, load_engine_of(context, *name));
   watch_interrupts();
+  wait_for_packs(context, engine);
   ADZE_TRY(const Measured measured, measure(context, engine, plan));
   const int threads = context.settings().threads > 0 ? static_cast<int>(context.settings().threads)
                                                      : backend::describe_machine().threads;

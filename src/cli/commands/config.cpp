@@ -16,7 +16,7 @@ constexpr Option kOptions[] = {
     {"--exit-codes", "", "Print docs/exit-codes.md", ""},
 };
 constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::sampling, SettingGroup::ending,
-                                      SettingGroup::chat, SettingGroup::hub};
+                                      SettingGroup::chat,   SettingGroup::hub,      SettingGroup::cache};
 constexpr Example kExamples[] = {
     {"adze config", "Every setting, its value and where the value comes from"},
     {"adze config > settings.toml", "The output is itself a configuration file, for --config settings.toml"},

@@ -22,7 +22,7 @@ namespace adze::cli {
 namespace {
 
 constexpr Option kOptions[] = {{"--json", "", "Print one JSON object", ""}};
-constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub};
+constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub, SettingGroup::cache};
 
 struct Report {
   struct Fact {

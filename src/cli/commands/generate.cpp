@@ -20,7 +20,7 @@ constexpr Option kOptions[] = {
     {"--audio", "FILE", "", "audio is not supported; Adze runs text models"},
 };
 constexpr SettingGroup kSettings[] = {SettingGroup::sampling, SettingGroup::ending, SettingGroup::engine,
-                                      SettingGroup::hub};
+                                      SettingGroup::hub, SettingGroup::cache};
 constexpr Example kExamples[] = {
     {"adze generate smollm2 \"Once upon a time\" -n 64", "A raw completion, no chat template"},
     {"adze generate smollm2 --ids 1,2,3 -n 8 --temperature 0 --json", "Token ids in, token ids out"},
@@ -63,7 +63,9 @@ Result<ExitCode> run_generate(Context& context) {
   }
   if (ended_by_context(generation, options)) context.console.note("(the context is full; --ctx makes it larger)");
   print_statistics(context, generation);
-  return generation.finish == FinishReason::cancelled ? ExitCode::interrupted : ExitCode::ok;
+  if (generation.finish == FinishReason::cancelled) return ExitCode::interrupted;
+  finish_packs(context, engine);
+  return ExitCode::ok;
 }
 
 }  // namespace

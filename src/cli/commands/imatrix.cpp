@@ -25,7 +25,7 @@ constexpr Option kOptions[] = {
     {"--force", "", "Replace OUT when it exists", ""},
     {"--json", "", "Print one JSON object", ""},
 };
-constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub};
+constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub, SettingGroup::cache};
 constexpr Example kExamples[] = {
     {"adze imatrix model-bf16.gguf -f text.txt -o model.imatrix.gguf", "For adze quantize --imatrix"},
     {"adze imatrix model-q8_0.gguf -f text.txt --chunks 100 -c 512", "A quantised model does as well"},

@@ -18,7 +18,7 @@ constexpr Option kOptions[] = {
     {"-o,--out", "FILE", "Write the logits to FILE, a float32 .npy array; without it: the ten largest, as text", ""},
     {"--dump-layers", "FILE", "Write what every layer computed to FILE, a .safetensors file", ""},
 };
-constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub};
+constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub, SettingGroup::cache};
 constexpr Example kExamples[] = {
     {"adze logits smollm2 --ids 1,2,3 --all --out logits.npy", "Every position's logits, for NumPy"},
 };

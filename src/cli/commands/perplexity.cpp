@@ -26,7 +26,7 @@ constexpr Option kOptions[] = {
     {"--against", "FILE", "Also print the KL divergence of this model from the logits in FILE", ""},
     {"--json", "", "Print one JSON object", ""},
 };
-constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub};
+constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub, SettingGroup::cache};
 constexpr Example kExamples[] = {
     {"adze perplexity model.gguf text.txt", "Perplexity at a context of 512"},
     {"adze perplexity model-q4.gguf text.txt --against f16-logits.npy", "What quantisation changed"},

@@ -6,7 +6,7 @@ namespace {
 
 constexpr Positional kPositionals[] = {{"MODEL", "A model file or folder, or the name of a pulled model (adze list)"}};
 constexpr Option kOptions[] = {{"--json", "", "Print the same as JSON", ""}};
-constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub};
+constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub, SettingGroup::cache};
 
 Result<ExitCode> run_plan(Context& context) {
   ADZE_TRY(const Engine engine, load_engine(context));

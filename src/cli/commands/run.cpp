@@ -22,15 +22,15 @@ constexpr Option kOptions[] = {
     {"--image,--mmproj", "FILE", "", "images are not supported; Adze runs text models"},
     {"--audio", "FILE", "", "audio is not supported; Adze runs text models"},
 };
-constexpr SettingGroup kSettings[] = {SettingGroup::chat, SettingGroup::sampling, SettingGroup::ending,
-                                      SettingGroup::engine, SettingGroup::hub};
+constexpr SettingGroup kSettings[] = {SettingGroup::chat,   SettingGroup::sampling, SettingGroup::ending,
+                                      SettingGroup::engine, SettingGroup::hub,      SettingGroup::cache};
 constexpr Example kExamples[] = {
     {"adze run smollm2 \"Why is the sky blue?\"", "One answer"},
     {"adze run smollm2", "A chat; /help lists its commands"},
     {"git diff | adze run smollm2 -", "The prompt from a pipe"},
 };
 
-Result<ExitCode> answer_once(Context& context, Conversation& conversation, const std::string& prompt,
+Result<ExitCode> answer_once(Context& context, Engine& engine, Conversation& conversation, const std::string& prompt,
                              GenerateOptions options) {
   const bool as_json = context.arguments.has("json");
   options.hash_logits = as_json;
@@ -49,7 +49,9 @@ Result<ExitCode> answer_once(Context& context, Conversation& conversation, const
   }
   if (ended_by_context(generation, options)) context.console.note("(the context is full; --ctx makes it larger)");
   print_statistics(context, generation);
-  return generation.finish == FinishReason::cancelled ? ExitCode::interrupted : ExitCode::ok;
+  if (generation.finish == FinishReason::cancelled) return ExitCode::interrupted;
+  finish_packs(context, engine);
+  return ExitCode::ok;
 }
 
 Result<ExitCode> run_run(Context& context) {
@@ -67,8 +69,10 @@ Result<ExitCode> run_run(Context& context) {
   if (context.settings().system) conversation.set_system(*context.settings().system);
   conversation.set_thinking(thinking_of(context.settings()));
   if (context.settings().verbose) print_verbose(context.console, engine, options);
-  if (prompt) return answer_once(context, conversation, *prompt, options);
-  return chat(context, engine, conversation);
+  if (prompt) return answer_once(context, engine, conversation, *prompt, options);
+  ADZE_TRY(const ExitCode left, chat(context, engine, conversation));
+  finish_packs(context, engine);
+  return left;
 }
 
 }  // namespace
