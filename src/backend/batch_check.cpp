@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/limits.hpp"
+
 namespace adze::backend {
 
 Status check_batch(const Batch& batch, const ops::Plan& plan, int max_rows, std::int64_t pages) {
@@ -30,6 +32,22 @@ Status check_batch(const Batch& batch, const ops::Plan& plan, int max_rows, std:
         return fail(ErrorCode::invalid_argument, fmt::format("page {} is not one of {}", page, pages));
       }
     }
+  }
+  return {};
+}
+
+Status check_options(const PrepareOptions& options) {
+  if (options.threads < 0 || options.threads > limits::kMaxThreads) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("{} threads; 1 to {} are possible, 0 chooses", options.threads, limits::kMaxThreads));
+  }
+  if (options.max_batch_rows < 1 || options.max_batch_rows > limits::kMaxBatchRows) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("batches of {} rows; 1 to {} are possible", options.max_batch_rows, limits::kMaxBatchRows));
+  }
+  if (options.max_slots < 1 || options.max_slots > limits::kMaxBatchRows) {
+    return fail(ErrorCode::invalid_argument, fmt::format("{} slots of recurrent state; 1 to {} are possible",
+                                                         options.max_slots, limits::kMaxBatchRows));
   }
   return {};
 }

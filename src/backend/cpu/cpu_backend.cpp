@@ -22,7 +22,6 @@
 #include "backend/cpu/state_store.hpp"
 #include "backend/cpu/thread_team.hpp"
 #include "base/check.hpp"
-#include "base/limits.hpp"
 
 namespace adze::cpu {
 namespace {
@@ -578,18 +577,7 @@ backend::MemoryUse estimate_memory(const ops::Plan& plan, const backend::Prepare
 }
 
 Result<std::unique_ptr<backend::Prepared>> prepare(const ops::Plan& plan, const backend::PrepareOptions& options) {
-  if (options.threads < 0 || options.threads > limits::kMaxThreads) {
-    return fail(ErrorCode::invalid_argument,
-                fmt::format("{} threads; 1 to {} are possible, 0 chooses", options.threads, limits::kMaxThreads));
-  }
-  if (options.max_batch_rows < 1 || options.max_batch_rows > limits::kMaxBatchRows) {
-    return fail(ErrorCode::invalid_argument,
-                fmt::format("batches of {} rows; 1 to {} are possible", options.max_batch_rows, limits::kMaxBatchRows));
-  }
-  if (options.max_slots < 1 || options.max_slots > limits::kMaxBatchRows) {
-    return fail(ErrorCode::invalid_argument, fmt::format("{} slots of recurrent state; 1 to {} are possible",
-                                                         options.max_slots, limits::kMaxBatchRows));
-  }
+  ADZE_TRY_STATUS(backend::check_options(options));
   ADZE_TRY(const KernelTable* table, choose_table(options.kernel_set));
   ADZE_TRY(CpuSchedule schedule, make_schedule(plan, options, *table));
   ADZE_TRY(PackMemory packs, options.pack_in_memory ? pack_in_memory(schedule) : PackMemory());
