@@ -4,6 +4,8 @@
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
 #endif
 
 #include <algorithm>
@@ -11,6 +13,14 @@
 
 namespace adze::cpu {
 namespace {
+
+#if defined(__x86_64__)
+// Leaf 7.1, which not every compiler's __builtin_cpu_supports names. It needs no more of the system than AVX2.
+bool has_avx_vnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & 16u) != 0;
+}
+#endif
 
 std::vector<const KernelTable*> detect_tables() {
   std::vector<const KernelTable*> tables;
@@ -20,6 +30,8 @@ std::vector<const KernelTable*> detect_tables() {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (avx512 && __builtin_cpu_supports("avx512vnni")) tables.push_back(&kAvx512VnniTable);
+  if (avx512) tables.push_back(&kAvx512Table);
+  if (avx2 && has_avx_vnni()) tables.push_back(&kAvxVnniTable);
   if (avx2) tables.push_back(&kAvx2Table);
 #elif defined(__aarch64__)
   if ((::getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) tables.push_back(&kNeonDotprodTable);
@@ -71,6 +83,7 @@ CpuDescription describe_cpu() {
   ADZE_FEATURE("avx2");
   ADZE_FEATURE("fma");
   ADZE_FEATURE("f16c");
+  if (has_avx_vnni()) description.features.emplace_back("avxvnni");
   ADZE_FEATURE("avx512f");
   ADZE_FEATURE("avx512bw");
   ADZE_FEATURE("avx512dq");

@@ -21,6 +21,8 @@ TEST(KernelSets, FollowTheProcessorsFeatures) {
   const std::vector<std::string> features = describe_cpu().features;
   const std::pair<const char*, std::vector<std::string>> kNeeds[] = {
       {"avx512_vnni", {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"}},
+      {"avx512", {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl"}},
+      {"avx_vnni", {"avx2", "fma", "f16c", "avxvnni"}},
       {"avx2", {"avx2", "fma", "f16c"}},
       {"neon_dotprod", {"dotprod"}}};
   std::string expected;

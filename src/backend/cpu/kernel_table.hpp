@@ -190,6 +190,8 @@ struct KernelTable {
 extern const KernelTable kScalarTable;
 #if defined(__x86_64__)
 extern const KernelTable kAvx2Table;
+extern const KernelTable kAvxVnniTable;
+extern const KernelTable kAvx512Table;
 extern const KernelTable kAvx512VnniTable;
 #elif defined(__aarch64__)
 extern const KernelTable kNeonDotprodTable;

@@ -12,7 +12,7 @@
 
 namespace adze::cpu {
 namespace {
-#include "backend/cpu/simd/avx512_vnni.inl.h"
+#include "backend/cpu/simd/avx512.inl.h"
 //
 #include "backend/cpu/kernels/math.inl.h"
 //

@@ -64,7 +64,7 @@ struct MlxAffine {
 };
 
 struct MlxMxfp4 {
-  static constexpr int kBytes = 16, kBits = 4, kBase = 12, kOffset = kBase;  // of kMxfp4Values
+  static constexpr int kBytes = 16, kBits = 4, kBase = 12, kOffset = kBase, kLargest = 24;  // of kMxfp4Values
   static constexpr bool kSigned = false, kHasMin = false, kGrouped = true;
   static ADZE_INLINE void codes(const std::byte* block, std::size_t stride, I q[8]) { load_codes<4>(block, stride, q); }
   static ADZE_INLINE void read(const std::byte* block, std::size_t stride, Panel32& p) { codes(block, stride, p.q); }

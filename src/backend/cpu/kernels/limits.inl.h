@@ -27,8 +27,8 @@ inline std::int32_t read_all(const std::byte* begin, std::size_t bytes) {
 
 // Both read their operands anew in every round, as a kernel does: else the products would be made once.
 inline std::int64_t multiply_bytes(const std::int32_t* operands, std::int64_t rounds, float* out) {
-  I sums[kLimitChains];
-  for (I& sum : sums) sum = splat_i(0);
+  Dot sums[kLimitChains];
+  for (Dot& sum : sums) sum = open_dot(splat_i(0));
   for (std::int64_t round = 0; round < rounds; ++round) {
     asm volatile("" ::: "memory");
     const I weights = load_i(operands);
@@ -36,7 +36,7 @@ inline std::int64_t multiply_bytes(const std::int32_t* operands, std::int64_t ro
     for (int c = 0; c < kLimitChains; ++c) sums[c] = dot4_small(sums[c], weights, operands[c]);
   }
   V total = zero();
-  for (const I& sum : sums) total = add(total, to_float(sum));
+  for (const Dot sum : sums) total = add(total, to_float(close_dot(splat_i(0), sum)));
   store(out, total);
   return rounds * kLimitChains * 64;
 }

@@ -37,7 +37,7 @@ inline std::int32_t dword_at(const std::int8_t* p, int i) {
 }
 
 template <bool Signed>
-ADZE_INLINE I dot4(I acc, I q, std::int32_t x) {
+ADZE_INLINE Dot dot4(Dot acc, I q, std::int32_t x) {
   if constexpr (Signed) {
     return dot4_signed(acc, q, x);
   } else {
@@ -48,10 +48,11 @@ ADZE_INLINE I dot4(I acc, I q, std::int32_t x) {
 // --- one block times N rows of activations ---------------------------------------------------------------------------
 
 // What a product needs to know of a weight type; types of one class share their code for panels. Offset: of the bytes,
-// kSignedBias included, not 0.
-template <bool Signed, bool Offset, bool Min, int Sub = 0>
+// kSignedBias included, not 0. Run: dwords whose products a Dot holds.
+template <bool Signed, bool Offset, bool Min, int Sub, int Run>
 struct Class {
   static constexpr bool kSigned = Signed, kHasOffset = Offset, kHasMin = Min;
+  static constexpr int kRun = Run;
   static constexpr int kSub = Sub;  // sub-blocks of a block of 256; 0: blocks of 32
   static constexpr int kElements = Sub == 0 ? 32 : 256;
 };
@@ -63,7 +64,36 @@ template <class F>
   requires kIs256<F>
 constexpr int kSubOf<F> = F::kSub;
 template <class F>
-using ClassOf = Class<F::kSigned, kOffsetOf<F> != 0, F::kHasMin, kSubOf<F>>;
+constexpr int kLargestOf = F::kSigned ? 128 : (1 << F::kBits) - 1;  // of the bytes, without their sign
+template <class F>
+  requires requires { F::kLargest; }
+constexpr int kLargestOf<F> = F::kLargest;
+template <class F>
+constexpr int kRunOf = kDotRun<kLargestOf<F>> >= 8   ? 8
+                       : kDotRun<kLargestOf<F>> >= 4 ? 4
+                       : kDotRun<kLargestOf<F>> >= 2 ? 2
+                                                     : 1;
+template <class F>
+using ClassOf = Class<F::kSigned, kOffsetOf<F> != 0, F::kHasMin, kSubOf<F>, kRunOf<F>>;
+
+// sums[t] = close(sums[t], the dots of `Dwords` vectors of weights with row t), a run at a time.
+template <class C, int Dwords, int N, class Open, class Close>
+ADZE_INLINE void add_dots(const I* q, const std::int8_t* quants, I* sums, Open open, Close close) {
+  constexpr int run = C::kRun < Dwords ? C::kRun : Dwords;
+#pragma GCC unroll 8
+  for (int first = 0; first < Dwords; first += run) {
+    Dot dot[N];
+#pragma GCC unroll 12
+    for (int t = 0; t < N; ++t) dot[t] = open(sums[t]);
+#pragma GCC unroll 8
+    for (int i = first; i < first + run; ++i) {
+#pragma GCC unroll 12
+      for (int t = 0; t < N; ++t) dot[t] = dot4<C::kSigned>(dot[t], q[i], dword_at(quants, i * N + t));
+    }
+#pragma GCC unroll 12
+    for (int t = 0; t < N; ++t) sums[t] = close(sums[t], dot[t]);
+  }
+}
 
 template <class C, int N>
 ADZE_INLINE void multiply_block32(const I q[8], V d, V m, const QuantisedRows& x, int block, std::int32_t offset,
@@ -75,11 +105,7 @@ ADZE_INLINE void multiply_block32(const I q[8], V d, V m, const QuantisedRows& x
   for (int t = 0; t < N; ++t) {
     dot[t] = splat_i(C::kHasOffset ? -offset * x.sums[at + static_cast<std::size_t>(t)] : 0);
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-#pragma GCC unroll 12
-    for (int t = 0; t < N; ++t) dot[t] = dot4<C::kSigned>(dot[t], q[i], dword_at(quants, i * N + t));
-  }
+  add_dots<C, 8, N>(q, quants, dot, open_dot, close_dot);
 #pragma GCC unroll 12
   for (int t = 0; t < N; ++t) {
     acc[t] = fma(mul(d, splat(x.scales[at + static_cast<std::size_t>(t)])), to_float(dot[t]), acc[t]);
@@ -110,19 +136,10 @@ ADZE_INLINE void multiply_block256(const Header& header, Unit unit, const Quanti
       const int sub = 2 * p + half;
       if (half == 0 || C::kSub == 8) unit(C::kSub == 16 ? p : sub, q);
       const I* of_sub = q + (C::kSub == 16 ? 4 * half : 0);
-      I dot[N];
-#pragma GCC unroll 12
-      for (int t = 0; t < N; ++t) dot[t] = splat_i(0);
-#pragma GCC unroll 8
-      for (int i = 0; i < dwords; ++i) {
-#pragma GCC unroll 12
-        for (int t = 0; t < N; ++t) {
-          dot[t] = dot4<C::kSigned>(dot[t], of_sub[i], dword_at(quants, (sub * dwords + i) * N + t));
-        }
-      }
-      const I scale = header.scale(sub);
-#pragma GCC unroll 12
-      for (int t = 0; t < N; ++t) total[t] = add_i(total[t], mul_i(scale, dot[t]));
+      const I scales = dot_scales(header.scale(sub));
+      add_dots<C, dwords, N>(
+          of_sub, quants + 4 * sub * dwords * N, total, [](I) { return open_dot(splat_i(0)); },
+          [&](I sum, Dot dot) { return close_scaled(sum, dot, scales); });
     }
   }
   const V d = header.d();

@@ -141,7 +141,7 @@ struct Iq4Nl {
 };
 struct Mxfp4 {
   static constexpr bool kExponents = true;
-  static constexpr int kBytes = 17, kBits = 4, kOffset = 12;
+  static constexpr int kBytes = 17, kBits = 4, kOffset = 12, kLargest = 24;
   static constexpr bool kSigned = false, kHasMin = false;
   static ADZE_INLINE void read(const std::byte* block, std::size_t stride, Panel32& p) {
     p.d = half_of_exponents(and_i(load_rows4(block, stride), splat_i(0xff)));

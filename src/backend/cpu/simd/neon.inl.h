@@ -1,4 +1,4 @@
-// The vector words of the kernels for AArch64 with the dot product instructions; see avx512_vnni.inl.h for what each
+// The vector words of the kernels for AArch64 with the dot product instructions; see avx512.inl.h for what each
 // word means. A vector of 16 lanes is four registers.
 
 struct V {
@@ -178,6 +178,7 @@ inline V f16_high(I x) {
 }
 
 // --- dot products of bytes: both sides signed, so weights of 0..127 need nothing of their own ------------------------
+#include "backend/cpu/simd/wide_dot.inl.h"
 ADZE_INLINE I dot4_signed(I acc, I weights, std::int32_t x) {
   const int8x16_t v = vreinterpretq_s8_s32(vdupq_n_s32(x));
   return each_i([=](int32x4_t s, int32x4_t w) { return vdotq_s32(s, vreinterpretq_s8_s32(w), v); }, acc, weights);

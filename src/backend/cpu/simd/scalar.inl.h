@@ -1,4 +1,4 @@
-// The vector words of the kernels in plain C++, for any machine; see avx512_vnni.inl.h for what each word means. fma is
+// The vector words of the kernels in plain C++, for any machine; see avx512.inl.h for what each word means. fma is
 // exact on every target (in hardware, or by libm), so results equal the vector tables' bit for bit.
 
 struct V {
@@ -202,6 +202,7 @@ inline V f16_low(I a) {
 inline V f16_high(I a) { return f16_low(shift_right<16>(a)); }
 
 // --- dot products of bytes -------------------------------------------------------------------------------------------
+#include "backend/cpu/simd/wide_dot.inl.h"
 inline I dot4_small(I acc, I weights, std::int32_t x) {
   for (int i = 0; i < 16; ++i) {
     for (int b = 0; b < 32; b += 8) {

@@ -1,5 +1,6 @@
-// The vector words of the kernels for AVX-512 with VNNI: V is 16 floats, I is 16 int32 lanes or 64 bytes. Every simd/
-// header defines the same words with the same results, bit for bit; kernels are written once over them.
+// The vector words of the kernels for AVX-512, with VNNI where the isa/ source has it: V is 16 floats, I is 16 int32
+// lanes or 64 bytes. Every simd/ header defines the same words with the same results, bit for bit; kernels are written
+// once over them.
 // Included inside an anonymous namespace of one isa/ source: nothing here may emit a symbol.
 
 struct V {
@@ -99,20 +100,57 @@ inline void store_f16(std::uint16_t* p, V a) {
 inline V f16_low(I a) { return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(a.v))}; }  // low half of each lane
 inline V f16_high(I a) { return f16_low(shift_right<16>(a)); }
 
-// --- dot products of bytes: lane r += sum over its 4 bytes of weight * x, x one dword for all lanes
-// -------------------- Weights 0..127.
-inline I dot4_small(I acc, I weights, std::int32_t x) {
+// --- dot products of bytes -------------------------------------------------------------------------------------------
+// Lane r += sum over its 4 bytes of weight * x; x is one dword for all lanes, none of its bytes is -128. What products
+// are added to is a Dot: lanes of 32 bits where the instruction set has that (wide_dot.inl.h), else of 16 bits, two to
+// a lane, which hold the products of kDotRun dwords and are then closed into lanes of 32:
+//   open_dot(sum)               for products that shall be added to sum
+//   close_dot(sum, dot)         sum + the products
+//   close_scaled(sum, dot, s)   sum + scale * the products, of a Dot opened with 0; s = dot_scales(scale of 16 bits)
+#if defined(__AVX512VNNI__)
+#include "backend/cpu/simd/wide_dot.inl.h"
+inline Dot dot4_small(Dot acc, I weights, std::int32_t x) {  // weights 0..Largest, here up to 255
   return {_mm512_dpbusd_epi32(acc.v, weights.v, _mm512_set1_epi32(x))};
 }
 // Signed weights are kept with kSignedBias added, because dpbusd takes unsigned ones; the caller starts its accumulator
 // at -kSignedBias * sum(x).
 constexpr std::int32_t kSignedBias = 128;
-inline I dot4_signed(I acc, I prepared, std::int32_t x) { return dot4_small(acc, prepared, x); }
+inline Dot dot4_signed(Dot acc, I prepared, std::int32_t x) { return dot4_small(acc, prepared, x); }
 
 // Bytes with 128 added, as dot4_signed takes them.
 inline I from_biased(I bytes) { return bytes; }
 // Lane r += the products of its two 16-bit halves with those of x.
 inline I dot2(I acc, I pairs, std::int32_t x) { return {_mm512_dpwssd_epi32(acc.v, pairs.v, _mm512_set1_epi32(x))}; }
+#else
+struct Dot {
+  __m512i v;
+};
+template <int Largest>  // of the weights; activations are at most 127
+constexpr int kDotRun = 32767 / (2 * 127 * Largest);
+// The compiler may not reorder sums across this: it turns a run into a tree, whose products all wait in memory.
+ADZE_INLINE __m512i in_order(__m512i sum) {
+  asm("" : "+v"(sum));
+  return sum;
+}
+inline Dot dot4_small(Dot acc, I weights, std::int32_t x) {
+  return {in_order(_mm512_add_epi16(acc.v, _mm512_maddubs_epi16(weights.v, _mm512_set1_epi32(x))))};
+}
+constexpr std::int32_t kSignedBias = 0;
+inline Dot dot4_signed(Dot acc, I w, std::int32_t x) {  // |w| <= 128 as unsigned, the sign moves to x
+  const __m512i v = _mm512_set1_epi32(x);
+  const __m512i moved = _mm512_mask_sub_epi8(v, _mm512_movepi8_mask(w.v), _mm512_setzero_si512(), v);
+  return {in_order(_mm512_add_epi16(acc.v, _mm512_maddubs_epi16(_mm512_abs_epi8(w.v), moved)))};
+}
+inline I from_biased(I bytes) { return xor_i(bytes, splat_i(static_cast<std::int32_t>(0x80808080u))); }
+inline I add_pairs(I acc, __m512i halves, __m512i factors) {
+  return {in_order(_mm512_add_epi32(acc.v, _mm512_madd_epi16(halves, factors)))};
+}
+inline I dot2(I acc, I pairs, std::int32_t x) { return add_pairs(acc, pairs.v, _mm512_set1_epi32(x)); }
+inline Dot open_dot(I) { return {_mm512_setzero_si512()}; }
+inline I close_dot(I sum, Dot dot) { return add_pairs(sum, dot.v, _mm512_set1_epi16(1)); }
+inline I close_scaled(I sum, Dot dot, I scales) { return add_pairs(sum, dot.v, scales.v); }
+inline I dot_scales(I scale) { return or_i(and_i(scale, splat_i(0xffff)), shift_left<16>(scale)); }
+#endif
 
 // --- 16 rows at once -------------------------------------------------------------------------------------------------
 ADZE_INLINE __m128i row16(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
