@@ -53,6 +53,8 @@ struct MatmulBench {
     args.floats = floats.data();
     args.ld_floats = static_cast<std::size_t>(columns);
     args.tokens = tokens;
+    args.max_tile = table.max_tile;
+    args.ahead = 2048;
     args.out = out.data();
     args.ld_out = static_cast<std::size_t>(rows);
     args.dequantise = info.dequantise;

@@ -42,6 +42,10 @@ struct LoadOptions {
   bool lock_memory = false;
   int chunk = 0;      // prompt rows per forward; 0: chosen. Never changes a result.
   int sequences = 0;  // texts that generate_together() may be given of a model with recurrent layers; 0: 2
+  // Where profiles of tune_model() lie; empty: none is looked for. Or the file of one: it must be there, and is not
+  // used where it is for another machine, build or model. Results are the same.
+  std::filesystem::path profile_directory{};
+  std::filesystem::path profile_file{};
   RopeOverride rope{};
   std::optional<std::string> chat_template{};  // Jinja source instead of the model's own
   // Where weights in the order that kernels read fastest are kept between starts, and for all models together; empty:
@@ -155,6 +159,8 @@ struct ModelInfo {
   std::uint64_t weight_bytes = 0;
   std::size_t unused_tensors = 0;
   std::vector<std::string> notes;  // one line each: what a user should know about this model
+  std::string profile;             // one line: the profile that is used, or why there is none
+  std::string chunk;               // one line: the rows of a prompt's forwards, and who says so
 };
 
 enum class PackState : std::uint8_t {
@@ -269,5 +275,25 @@ class Engine {
   explicit Engine(std::unique_ptr<EngineImpl> impl);
   std::unique_ptr<EngineImpl> impl_;
 };
+
+// --- measuring what is fastest --------------------------------------------------------------------------------------
+
+struct TuneOptions {
+  double seconds = 45.0;  // to take, about
+  // Before the measuring, while packed weights are in the making; false ends it, too.
+  std::function<bool(std::uint64_t done_bytes, std::uint64_t total_bytes)> packing{};
+  std::function<bool(double share_done)> progress{};  // false ends it (cancelled)
+};
+
+struct TuneReport {
+  std::filesystem::path path;  // of the profile
+  std::string text;            // for people
+  std::string json;            // for programs
+};
+
+// Measures on this machine which kernels and how many threads are fastest for the model, and what a forward costs by
+// its rows, and writes that as a profile: to options.profile_file, or into options.profile_directory, one of which must
+// be there. Errors: those of Engine::load and of measuring and writing; cancelled.
+Result<TuneReport> tune_model(const std::filesystem::path& model, const LoadOptions& options, const TuneOptions& how);
 
 }  // namespace adze

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/choices.hpp"
 #include "backend/packs.hpp"
 #include "base/hash.hpp"
 #include "base/result.hpp"
@@ -31,8 +32,9 @@ struct PrepareOptions {
   std::int64_t max_pages = 0;  // pages of KV that the pool may hand out
   // Weights in the layout that kernels read fastest, in memory of their own: more memory, the same bits.
   bool pack_in_memory = false;
-  PackOptions packs{};  // the same in a file that is kept; not together
-  int max_slots = 1;    // sequences whose recurrent state is kept; nothing for a plan without recurrent layers
+  PackOptions packs{};            // the same in a file that is kept; not together
+  std::vector<Choice> choices{};  // of a profile; the built-in rules choose the rest
+  int max_slots = 1;  // sequences whose recurrent state is kept; nothing for a plan without recurrent layers
 };
 
 inline constexpr int kLogitBlock = 64;
@@ -68,6 +70,8 @@ struct DispatchInfo {
   int layer = -1;                     // of the first step
   std::string kernel;                 // "q4_1 x int8/32, avx512_vnni"
   std::string reason;                 // for the kernel
+  std::string shape;                  // of its products, for choices: "ProjectAdd Q4_1 576x576"; empty without any
+  std::vector<std::string> choices;   // how the kernel is driven, and whether a rule or a profile says so
   std::string together;               // why the steps stand together; empty for a single one
   // Times that all threads meet, the end included: for one row, and for the many of a prompt.
   int barriers = 1, barriers_of_many_rows = 1;
@@ -77,7 +81,8 @@ struct Schedule {
   std::string backend;        // "cpu"
   std::string numeric_class;  // weight types, activation types, KV type: part of every cache key
   std::vector<DispatchInfo> dispatches;
-  Digest route;  // over the dispatches and their kernels
+  std::vector<std::string> choices;  // for whole passes, as those of a dispatch
+  Digest route;                      // over the dispatches and their kernels
 };
 
 struct MemoryUse {
@@ -126,6 +131,12 @@ class Prepared {
   // What became of PrepareOptions::packs, and waiting for packs in the making (PackProgress).
   virtual PackReport packs() const { return {}; }
   virtual void wait_for_packs(const PackProgress& /*go_on*/) {}
+
+  // For a tuner: what may be chosen, another choice from the next run() on (schedule() goes on describing the first
+  // one), and how long each dispatch of a run() took (nullptr: nobody asks; not together with an observer).
+  virtual std::vector<Candidates> candidates(Regime /*regime*/) const { return {}; }
+  virtual void choose(std::span<const Choice> /*choices*/) {}
+  virtual void time_dispatches(std::vector<double>* /*seconds*/) {}
 };
 
 // What one plan would need, before anything is allocated.

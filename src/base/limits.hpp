@@ -56,6 +56,10 @@ inline constexpr std::uint64_t kPackMaxGroupBytes = 256u << 20;  // two groups s
 inline constexpr std::uint64_t kPackMaxFileBytes = std::uint64_t{1} << 44;
 inline constexpr std::uint64_t kPackKeepFreeBytes = 1u << 30;  // of the disk: no pack is written into the last of it
 
+// --- profiles (tune/profile): corrupt_file
+inline constexpr std::uint64_t kProfileMaxBytes = 4u << 20;
+inline constexpr std::size_t kMaxProfileEntries = 10'000;  // of each list
+
 // --- templates (text/jinja): template_error
 inline constexpr std::uint64_t kTemplateMaxSourceBytes = 1u << 20;
 inline constexpr std::size_t kTemplateMaxTokens = 100'000;

@@ -25,7 +25,8 @@ struct Settings {
   std::string kv_type = "auto";
   std::string compute = "auto";
   std::string cpu = "auto";
-  std::int64_t chunk = 0;  // prompt rows per forward; 0: chosen
+  std::int64_t chunk = 0;        // prompt rows per forward; 0: chosen
+  std::string profile = "auto";  // auto: where adze tune keeps it, off: none, else a file
   bool mmap = true;
   bool mlock = false;
   std::optional<std::string> rope_scaling;

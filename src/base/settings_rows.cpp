@@ -24,6 +24,8 @@ constexpr SettingRow kRows[] = {
      "Instruction set of the kernels: auto, or one that adze doctor lists"},
     {"chunk", &S::chunk, G::engine, "--chunk", "", "TOKENS",
      "Prompt tokens computed at once; 0 chooses. Never changes a result", 0, limits::kMaxBatchRows},
+    {"profile", &S::profile, G::engine, "--profile", "ADZE_PROFILE", "FILE",
+     "What adze tune found to be fastest: auto (where it is kept), off, or a file. Never changes a result"},
     {"mmap", &S::mmap, G::engine, "--no-mmap", "", "", "Read the model into memory instead of mapping the file"},
     {"mlock", &S::mlock, G::engine, "--mlock", "", "", "Keep the model's pages in memory; they are never swapped out"},
     {"rope_scaling", &S::rope_scaling, G::engine, "--rope-scaling", "", "none|linear|yarn|llama3",

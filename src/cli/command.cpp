@@ -8,9 +8,9 @@ namespace adze::cli {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kRun,        &kGenerate, &kPull,   &kList,       &kRemove,  &kInspect,  &kPlan,       &kTokenize,
-    &kDetokenize, &kTemplate, &kLogits, &kPerplexity, &kConvert, &kQuantize, &kImatrix,    &kSynth,
-    &kManifest,   &kBench,    &kCache,  &kConfig,     &kDoctor,  &kMan,      &kCompletion, &kVersion,
+    &kRun,      &kGenerate, &kPull,       &kList,    &kRemove,   &kInspect,    &kPlan,    &kTokenize, &kDetokenize,
+    &kTemplate, &kLogits,   &kPerplexity, &kConvert, &kQuantize, &kImatrix,    &kSynth,   &kManifest, &kBench,
+    &kTune,     &kCache,    &kConfig,     &kDoctor,  &kMan,      &kCompletion, &kVersion,
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -91,21 +92,33 @@ void Console::error(const Error& error) {
   if (!error.hint.empty()) print_stderr("hint: {}\n", without_controls(error.hint));
 }
 
-void Console::progress(std::string_view what, std::uint64_t done, std::uint64_t total) {
-  if (quiet_ || !stderr_terminal_) return;
+// Whether it is time to draw again.
+bool Console::draws_progress(bool last) {
+  if (quiet_ || !stderr_terminal_) return false;
   const auto now_ms = static_cast<std::int64_t>(now_seconds() * 1e3);
-  if (progress_shown_ && now_ms - progress_drawn_ms_ < 100 && done != total) return;
+  if (progress_shown_ && now_ms - progress_drawn_ms_ < 100 && !last) return false;
   progress_drawn_ms_ = now_ms;
   progress_shown_ = true;
+  return true;
+}
+
+void Console::draw_progress(std::string_view what, double share, std::string_view of) {
+  constexpr std::size_t kWidth = 30;
+  const auto filled = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * kWidth);
+  print_stderr("\r\033[K{} [{:#<{}}{:.<{}}] {:3.0f} %{}", what, "", filled, "", kWidth - filled, share * 100, of);
+}
+
+void Console::progress(std::string_view what, std::uint64_t done, std::uint64_t total) {
+  if (!draws_progress(done == total)) return;
   if (total == 0) {
     print_stderr("\r\033[K{} {}", what, format_bytes(done));
     return;
   }
-  constexpr std::size_t kWidth = 30;
-  const double share = static_cast<double>(done) / static_cast<double>(total);
-  const auto filled = static_cast<std::size_t>(share * kWidth);
-  print_stderr("\r\033[K{} [{:#<{}}{:.<{}}] {:3.0f} % of {}", what, "", filled, "", kWidth - filled, share * 100,
-               format_bytes(total));
+  draw_progress(what, static_cast<double>(done) / static_cast<double>(total), " of " + format_bytes(total));
+}
+
+void Console::progress(std::string_view what, double share) {
+  if (draws_progress(share >= 1.0)) draw_progress(what, share, {});
 }
 
 void Console::end_progress() { clear_progress(); }

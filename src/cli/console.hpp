@@ -34,10 +34,13 @@ class Console {
 
   // Redraws one line on a terminal's stderr; nothing elsewhere. `total` 0: unknown.
   void progress(std::string_view what, std::uint64_t done, std::uint64_t total);
+  void progress(std::string_view what, double share);  // of work that has no size in bytes
   void end_progress();
 
  private:
   void clear_progress();
+  bool draws_progress(bool last);
+  void draw_progress(std::string_view what, double share, std::string_view of);
 
   bool stdin_terminal_ = false;
   bool stdout_terminal_ = false;

@@ -37,6 +37,17 @@ std::optional<float> narrow(const std::optional<double>& value) {
   return static_cast<float>(*value);
 }
 
+template <class Target, class Value>
+void override_with(Target& target, const std::optional<Value>& value) {
+  if (value) target = static_cast<Target>(*value);
+}
+
+// How long a process that nobody watches may last because of packing, whatever it took before; and when it is known how
+// fast packing goes.
+constexpr double kLeastPatienceSeconds = 1.0, kEstimateSeconds = 0.1;
+
+}  // namespace
+
 LoadOptions load_options(const Settings& settings, const std::optional<std::string>& chat_template) {
   LoadOptions options;
   options.threads = static_cast<int>(settings.threads);
@@ -54,19 +65,13 @@ LoadOptions load_options(const Settings& settings, const std::optional<std::stri
   options.chat_template = chat_template;
   if (settings.packs == "auto") options.pack_directory = pack_directory(settings);
   options.pack_budget_bytes = static_cast<std::uint64_t>(settings.pack_budget * 1e9);
+  if (settings.profile == "auto") {
+    options.profile_directory = profile_directory(settings);
+  } else if (settings.profile != "off") {
+    options.profile_file = settings.profile;
+  }
   return options;
 }
-
-template <class Target, class Value>
-void override_with(Target& target, const std::optional<Value>& value) {
-  if (value) target = static_cast<Target>(*value);
-}
-
-// How long a process that nobody watches may last because of packing, whatever it took before; and when it is known how
-// fast packing goes.
-constexpr double kLeastPatienceSeconds = 1.0, kEstimateSeconds = 0.1;
-
-}  // namespace
 
 Result<Engine> load_engine(const Context& context, const std::optional<std::string>& chat_template) {
   return load_engine_of(context, *context.arguments.positional(0), chat_template);
@@ -204,6 +209,7 @@ void print_verbose(Console& console, const Engine& engine, const GenerateOptions
                            info.layers, info.parameters, info.context, info.trained_context));
   console.note(fmt::format("numbers {}; route {}", info.numeric_class, info.route_digest));
   console.note(describe_packs(engine.packs()));
+  console.note(info.profile);
   console.note(fmt::format("samplers {}", describe_sampling(options.sampling)));
 }
 

@@ -12,6 +12,9 @@
 
 namespace adze::cli {
 
+// What the settings say about loading a model.
+LoadOptions load_options(const Settings& settings, const std::optional<std::string>& chat_template);
+
 // Finds and loads the model of the first positional. Errors: those of find_model and Engine::load.
 Result<Engine> load_engine(const Context& context, const std::optional<std::string>& chat_template = {});
 

@@ -34,6 +34,11 @@ std::filesystem::path pack_directory(const Settings& settings) {
   return cache.empty() ? cache : cache / "packs";
 }
 
+std::filesystem::path profile_directory(const Settings& settings) {
+  const std::filesystem::path cache = cache_directory(settings.cache_dir, environment_variable);
+  return cache.empty() ? cache : cache / "profiles";
+}
+
 Result<std::filesystem::path> find_model(const Context& context, const std::string& name) {
   std::error_code ignored;
   std::filesystem::path path(name);

@@ -19,6 +19,8 @@ Result<std::filesystem::path> models_directory(const Settings& settings);
 
 // The directory of pack files (backend/pack_directory.hpp); empty where nothing says where it could be.
 std::filesystem::path pack_directory(const Settings& settings);
+// Where adze tune keeps profiles; empty as the other.
+std::filesystem::path profile_directory(const Settings& settings);
 
 // A path that exists (a file, or a Hugging Face folder), or the name of a pulled model. Errors: not_found, saying how
 // to get one.

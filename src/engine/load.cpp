@@ -7,6 +7,7 @@
 #include "base/limits.hpp"
 #include "engine/api_impl.hpp"
 #include "engine/memory.hpp"
+#include "engine/tuning.hpp"
 #include "model/model.hpp"
 
 namespace adze::engine {
@@ -94,6 +95,26 @@ backend::PackOptions pack_options(const LoadOptions& options, const std::shared_
   }
   packs.release = [model] { model->weights().release_all(); };
   return packs;
+}
+
+const backend::Choice* chosen_chunk(const LoadOptions& options, const FoundProfile& found) {
+  if (options.chunk != 0 || !found.profile) return nullptr;
+  const auto* choice = backend::find_choice(found.profile->choices, backend::Regime::many, backend::Knob::chunk);
+  return choice != nullptr && choice->value >= 1 && choice->value <= limits::kMaxBatchRows ? choice : nullptr;
+}
+
+LoadOptions with_profile(LoadOptions options, const FoundProfile& found) {
+  if (const auto* choice = chosen_chunk(options, found); choice != nullptr) options.chunk = choice->value;
+  return options;
+}
+
+std::string describe_chunk(const LoadOptions& options, const FoundProfile& found, int rows) {
+  const std::string what = backend::describe(backend::Knob::chunk, rows);
+  if (const auto* choice = chosen_chunk(options, found); choice != nullptr) {
+    return fmt::format("profile: {}, {:.2f} times the built-in", what, choice->gain);
+  }
+  return fmt::format("{}: {}", options.chunk > 0 ? "asked for" : "built-in", what) +
+         (options.chunk > 0 ? "" : " (eight full tiles of the widest kernels)");
 }
 
 // The context that the memory allows, before anything is allocated. The weights are only mapped so far.
@@ -185,6 +206,18 @@ Status choose_template(const model::Model& model, const LoadOptions& options, Co
 
 }  // namespace
 
+int default_chunk() { return kDefaultChunk; }
+
+Result<Loaded> load_for_tuning(const std::filesystem::path& path, const LoadOptions& options) {
+  ADZE_TRY_STATUS(check(options));
+  Loaded loaded;
+  ADZE_TRY(loaded.model, load_model(path, options));
+  loaded.model->weights().release_headers();
+  loaded.prepare = prepare_options(options, loaded.model->plan().context_length);
+  loaded.prepare.packs = pack_options(options, loaded.model);
+  return loaded;
+}
+
 Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOptions& options) {
   ADZE_TRY_STATUS(check(options));
   ADZE_TRY(const std::shared_ptr<model::Model> model, load_model(path, options));
@@ -201,8 +234,10 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   // The vocabulary was read once, merges and all; the few pieces that are printed later come back one page at a time.
   model->weights().release_headers();
   const std::int64_t context = model->plan().context_length;
-  backend::PrepareOptions prepare = prepare_options(options, context);
+  ADZE_TRY(const FoundProfile found, find_profile(options, *model));
+  backend::PrepareOptions prepare = prepare_options(with_profile(options, found), context);
   prepare.packs = pack_options(options, model);
+  if (found.profile) prepare.choices = open_choices(*found.profile, options);
   ADZE_TRY(parts.backend, backend::prepare(model->plan(), prepare));
   parts.max_batch_rows = prepare.max_batch_rows;
   parts.multiplies_bytes = prepare.compute == backend::Compute::automatic;
@@ -212,6 +247,9 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   parts.template_time = options.template_time;
   const bool shrunk = options.context == 0 && context < model->hyperparameters().context_length;
   parts.info = describe(*model, *parts.backend, shrunk);
+  parts.info.profile = found.note;
+  parts.info.chunk = describe_chunk(options, found, parts.max_batch_rows);
+  if (found.refused) parts.info.notes.push_back(found.note);
   ADZE_TRY_STATUS(choose_template(*model, options, parts));
   return parts;
 }

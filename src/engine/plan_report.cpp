@@ -92,6 +92,7 @@ std::string dispatch_text(const ops::Plan& plan, const backend::DispatchInfo& di
   std::string out = fmt::format("  {:<24} {}", dispatch.name, dispatch.kernel);
   if (!dispatch.reason.empty()) out += fmt::format("  ({})", dispatch.reason);
   out += '\n';
+  for (const std::string& choice : dispatch.choices) out += fmt::format("    {}\n", choice);
   if (!dispatch.together.empty()) out += fmt::format("    together: {}\n", dispatch.together);
   for (int s = dispatch.first_step; s <= dispatch.last_step; ++s) out += step_line(plan, static_cast<std::size_t>(s));
   return out;
@@ -157,6 +158,9 @@ std::string plan_text(const ModelInfo& info, const ops::Plan& plan, const backen
   if (memory.packed_bytes > 0) out += fmt::format(", packed weights {}", format_bytes(memory.packed_bytes));
   if (memory.bytes_per_slot > 0) out += fmt::format(", recurrent state {}", format_bytes(memory.bytes_per_slot));
   out += '\n';
+  out += info.profile + '\n';
+  for (const std::string& choice : schedule.choices) out += fmt::format("  {}\n", choice);
+  out += fmt::format("  {}\n", info.chunk);
   std::vector<Section> sections;
   for (const backend::DispatchInfo& dispatch : schedule.dispatches) {
     if (sections.empty() || sections.back().last != dispatch.layer) {
@@ -184,6 +188,8 @@ std::string plan_json(const ModelInfo& info, const ops::Plan& plan, const backen
                           {"last_step", d.last_step},
                           {"kernel", d.kernel},
                           {"reason", d.reason},
+                          {"shape", d.shape},
+                          {"choices", d.choices},
                           {"together", d.together},
                           {"barriers", d.barriers},
                           {"barriers_of_many_rows", d.barriers_of_many_rows}});
@@ -195,6 +201,9 @@ std::string plan_json(const ModelInfo& info, const ops::Plan& plan, const backen
                   {"backend", schedule.backend},
                   {"numeric_class", schedule.numeric_class},
                   {"route", to_hex(schedule.route)},
+                  {"profile", info.profile},
+                  {"choices", schedule.choices},
+                  {"chunk", info.chunk},
                   {"context", info.context},
                   {"memory",
                    {{"weight_bytes", memory.weight_bytes},

@@ -13,8 +13,8 @@ namespace adze::engine {
 // once.
 std::string plan_text(const ModelInfo& info, const ops::Plan& plan, const backend::Schedule& schedule,
                       const backend::MemoryUse& memory);
-// {"model", "architecture", "backend", "numeric_class", "route", "context", "memory": {...}, "dispatches": [...],
-// "steps": [...]}
+// {"model", "architecture", "backend", "numeric_class", "route", "profile", "choices", "chunk", "context", "memory":
+// {...}, "dispatches": [...], "steps": [...]}
 std::string plan_json(const ModelInfo& info, const ops::Plan& plan, const backend::Schedule& schedule,
                       const backend::MemoryUse& memory);
 

@@ -29,7 +29,7 @@ IMPORTS = {
     "sample": {"base", "tensor", "ops", "model"},
     "spec": {"base", "tensor", "ops", "model"},
     "tune": {"base", "tensor", "ops", "model", "backend"},
-    "engine": {"base", "tensor", "ops", "model", "format", "text", "backend", "cache", "sample", "spec", "adze"},
+    "engine": {"base", "tensor", "ops", "model", "format", "text", "backend", "tune", "cache", "sample", "spec", "adze"},
     "cli": {"base", "tensor", "format", "quantise", "text", "hub", "model", "convert", "backend", "engine", "adze"},
     "adze": {"base"},
 }
@@ -43,7 +43,7 @@ LIBRARY_WALLS = {
     r"zlib\.h": {"src/hub/"},
     r"pcre2": {"src/text/"},
     r"simdjson\.h": {"src/text/", "src/format/"},
-    r"immintrin\.h": {"src/backend/cpu/"},
+    r"immintrin\.h": {"src/backend/cpu/", "lab/"},
     r"arm_neon\.h": {"src/backend/cpu/"},
     r"cuda": {"src/backend/cuda/"},
     r"mlx/": {"src/backend/mlx/"},
@@ -53,7 +53,7 @@ LIBRARY_WALLS = {
 
 # Families and backends are named in their registries only.
 NAMED_ONCE = [
-    (r'"backend/(cpu|cuda|mlx)/', re.compile(r"^src/backend/|^tests/|^bench/"),
+    (r'"backend/(cpu|cuda|mlx)/', re.compile(r"^src/backend/|^tests/|^bench/|^lab/"),
      "only backend/registry.cpp names backends"),
     (r'"model/families/', re.compile(r"^src/model/(registry\.cpp|families/)|^tests/"),
      "only model/registry.cpp names families"),
@@ -69,7 +69,7 @@ BANNED = [
     (r"\bstd::(regex|async|function<void\(\)> *handler)\b", "use text/pattern.hpp, a thread team, or a plain function", None),
     (r"(?<![\w_])assert\s*\(", "use ADZE_CHECK, which is always on", None),
     (r"\b(std::rand|srand|random_device)\b", "seeds come in as arguments", re.compile(r"^src/cli/|^src/engine/host\.cpp$")),
-    (r"\bstd::(cout|cerr|clog)\b|(?<![\w:.>])(printf|puts|putchar)\s*\(|\bstd::(printf|puts)\s*\(", "only cli/ prints", NOT_CLI),
+    (r"\bstd::(cout|cerr|clog)\b|(?<![\w:.>])(printf|puts|putchar)\s*\(|\bstd::(printf|puts)\s*\(", "only cli/ prints", re.compile(r"^src/cli/|^lab/")),
     (r"\bstd::(exit|quick_exit|terminate)\s*\(|(?<![\w:.>_])exit\s*\(", "only cli/ ends the program", NOT_CLI),
     (r"(?<![\w.>])(std::)?abort\s*\(", "use ADZE_CHECK", re.compile(r"^src/base/check\.cpp$")),
     (r"\bgetenv\s*\(", "settings come in as arguments", NOT_CLI),

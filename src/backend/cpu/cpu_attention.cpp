@@ -91,11 +91,11 @@ void Attention::run_few(const Work& work, int member) const {
   // head; single heads where together they would leave threads idle for longer than that saves.
   const auto longest = [&](int heads) {
     const int units = step.kv_heads * ((group + heads - 1) / heads);
-    return (partitions * units + members_ - 1) / members_ * (1 + heads);
+    return (partitions * units + team_.size() - 1) / team_.size() * (1 + heads);
   };
   const int most = std::min(group, kMaxQueries), together = longest(most) <= longest(1) ? most : 1;
   const int units_per_kv_head = (group + together - 1) / together, units = step.kv_heads * units_per_kv_head;
-  const Share share = share_of(partitions * units, member, members_);
+  const Share share = share_of(partitions * units, member, team_.size());
 
   int item = 0;  // the first partition of a row's unit
   for (int r = 0; r < rows; ++r) {
@@ -196,7 +196,7 @@ void Attention::run_many(const Work& work, int member) const {
     end = tile_end(step, work.batch, first);
     const std::int64_t each = cost(first, end);
     for (int kv_head = 0; kv_head < step.kv_heads; ++kv_head, before += each) {
-      if ((2 * before + each) * members_ / (2 * all) == member) run_tile(work, first, end - first, kv_head, member);
+      if ((2 * before + each) * team_.size() / (2 * all) == member) run_tile(work, first, end - first, kv_head, member);
     }
   }
 }

@@ -15,8 +15,8 @@ namespace adze::cpu {
 class Attention {
  public:
   Attention(const KernelTable& table, const KvStore& kv, const Scratch& scratch, const CpuSchedule& schedule,
-            const Rounding& rounding, int members)
-      : table_(table), kv_(kv), scratch_(scratch), schedule_(schedule), rounding_(rounding), members_(members) {}
+            const Rounding& rounding, const ThreadTeam& team)
+      : table_(table), kv_(kv), scratch_(scratch), schedule_(schedule), rounding_(rounding), team_(team) {}
 
   // Whether whoever completes some heads of a row takes them further at once. Rows of many would be rounded side by
   // side by several threads into the same cache lines, which costs more than meeting: prompts at 0.8 times the speed.
@@ -63,7 +63,7 @@ class Attention {
   const Scratch& scratch_;
   const CpuSchedule& schedule_;
   const Rounding& rounding_;
-  const int members_;
+  const ThreadTeam& team_;
 };
 
 }  // namespace adze::cpu

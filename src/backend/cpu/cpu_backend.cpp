@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -59,9 +60,9 @@ class CpuPrepared final : public backend::Prepared {
         delta_net_(std::move(delta_net)),
         scratch_(std::move(scratch)),
         team_(threads, places_of(threads)),
-        rounding_(table_, scratch_.countdowns.blocks),
+        rounding_(table_, *schedule_.tuning, scratch_.countdowns.blocks),
         heads_(plan_, table_, kv_, scratch_),
-        attention_(table_, kv_, scratch_, schedule_, rounding_, threads),
+        attention_(table_, kv_, scratch_, schedule_, rounding_, team_),
         mixture_(table_, scratch_, rounding_, team_) {
     pass_.wanted.reserve(static_cast<std::size_t>(options_.max_batch_rows));
     pass_.needed_rows.reserve(static_cast<std::size_t>(options_.max_batch_rows));
@@ -80,10 +81,15 @@ class CpuPrepared final : public backend::Prepared {
   void observe(backend::StepObserver* observer) override { observer_ = observer; }
   backend::PackReport packs() const override { return packs_.store().report(); }
   void wait_for_packs(const backend::PackProgress& go_on) override { packs_.store().wait(go_on); }
+  std::vector<backend::Candidates> candidates(backend::Regime regime) const override {
+    return schedule_.tuning->candidates(regime);
+  }
+  void choose(std::span<const backend::Choice> choices) override { schedule_.tuning->choose(choices); }
+  void time_dispatches(std::vector<double>* seconds) override { seconds_ = seconds; }
 
   Status run(const backend::Batch& batch) override {
     ADZE_TRY_STATUS(backend::check_batch(batch, plan_, options_.max_batch_rows, kv_.pages()));
-    ADZE_TRY_STATUS(move_states(batch));
+    ADZE_TRY_STATUS(states_.move_on(batch));
     memory_.packed_bytes = packs_.before_pass(static_cast<int>(batch.rows.size()));
     pass_.batch = &batch;
     pass_.rows = static_cast<int>(batch.rows.size());
@@ -95,16 +101,24 @@ class CpuPrepared final : public backend::Prepared {
     logits_.resize(pass_.wanted.size() * static_cast<std::size_t>(plan_.vocabulary_size));
     maxima_.resize(pass_.wanted.size() * maxima_of_row());
     if (pass_.rows == 0) return {};
+    enter_regime(batch);
     if (observer_ != nullptr) {
       run_observed();
     } else {
+      if (seconds_ != nullptr) seconds_->assign(schedule_.dispatches.size(), 0.0);
       team_.run([&](int member) {
         rotations(member);
         team_.barrier();
         for (std::size_t i = 0; i < schedule_.dispatches.size(); ++i) {
           if (i == schedule_.first_needed) drop_other_rows(member);
           if (pass_.rows == 0) break;
-          execute(schedule_.dispatches[i], member);
+          if (seconds_ != nullptr && member == 0) {
+            const auto begin = std::chrono::steady_clock::now();
+            execute(schedule_.dispatches[i], member);
+            (*seconds_)[i] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+          } else {
+            execute(schedule_.dispatches[i], member);
+          }
         }
       });
     }
@@ -130,30 +144,11 @@ class CpuPrepared final : public backend::Prepared {
   std::size_t maxima_of_row() const {
     return static_cast<std::size_t>(plan_.vocabulary_size + backend::kLogitBlock - 1) / backend::kLogitBlock;
   }
-
-  // Checks that every sequence with rows goes on where its slot stands, then notes where it will stand.
-  Status move_states(const backend::Batch& batch) {
-    if (states_.empty()) return {};
-    slots_in_batch_.assign(static_cast<std::size_t>(states_.slots()), false);
-    for (std::size_t r = 0; r < batch.rows.size(); ++r) {
-      const backend::Row& row = batch.rows[r];
-      if (r > 0 && batch.rows[r - 1].sequence == row.sequence) continue;
-      const std::int32_t slot = batch.sequences[static_cast<std::size_t>(row.sequence)].slot;
-      if (slot < 0 || slot >= states_.slots() || slots_in_batch_[static_cast<std::size_t>(slot)]) {
-        return fail(ErrorCode::invalid_argument,
-                    fmt::format("slot {} of recurrent state is taken, or not one of {}", slot, states_.slots()));
-      }
-      slots_in_batch_[static_cast<std::size_t>(slot)] = true;
-      if (row.position != 0 && row.position != states_.length(slot)) {
-        return fail(ErrorCode::invalid_argument,
-                    fmt::format("position {} cannot follow the recurrent state of slot {}, which has seen {}",
-                                row.position, slot, states_.length(slot)));
-      }
-    }
-    for (const backend::Row& row : batch.rows) {
-      states_.set_length(batch.sequences[static_cast<std::size_t>(row.sequence)].slot, row.position + 1);
-    }
-    return {};
+  void enter_regime(const backend::Batch& batch) {
+    int last = 0;
+    for (const backend::Row& row : batch.rows) last = std::max(last, row.position);
+    schedule_.tuning->enter(backend::regime_of(pass_.rows, last));
+    team_.resize(schedule_.tuning->threads());
   }
 
   // One stage at a time, so that the observer sees each step's buffer.
@@ -428,7 +423,7 @@ class CpuPrepared final : public backend::Prepared {
     if (s.up == nullptr) {
       gate.kernel->run(gate_args, share.begin, share.end);
       gate_with(buffer(s.side).floats + s.side_first, buffer(s.side).stride);
-    } else if (gate.kernel == up.kernel) {
+    } else if (gate.kernel == up.kernel && gate.tuning->pair_at_once) {
       const MatmulArgs up_args = matmul_args(up, in, pass_.rows, nullptr, 0, false, panel(member, 1));
       gate.kernel->gated(gate_args, up_args, act, share.begin, share.end);
     } else {
@@ -548,16 +543,12 @@ class CpuPrepared final : public backend::Prepared {
   Mixture mixture_;
   backend::MemoryUse memory_;
   backend::StepObserver* observer_ = nullptr;
+  std::vector<double>* seconds_ = nullptr;
   Pass pass_;
   std::vector<float> logits_;  // [wanted][vocabulary]
   std::vector<float> maxima_;  // [wanted][maxima_of_row()]
   std::vector<float> observed_;
-  std::vector<bool> slots_in_batch_;
 };
-
-int thread_count(const backend::PrepareOptions& options) {
-  return options.threads > 0 ? options.threads : choose_threads(read_topology()).threads;
-}
 
 }  // namespace
 

@@ -190,7 +190,7 @@ MatmulArgs Mixture::product_args(const BoundMatmul& m, std::int64_t weight_row, 
                                  std::byte* panel) const {
   MatmulArgs a = matmul_args(m, rows_of(in, expert, m), row_count(expert), out, ld_out, false, panel);
   a.weights = m.weight->row(weight_row);
-  a.packed = m.packed == nullptr ? nullptr : m.packed->slice(weight_row / weight_rows);
+  a.packed = packed_slice(m, weight_row / weight_rows);
   a.groups = m.weight->groups_from(weight_row);
   a.rows = weight_rows;
   a.bias = bias;
@@ -221,7 +221,7 @@ void Mixture::gate_up(const ops::Experts& step, const Network& n, int expert, in
                                        out.stride, panel(member, 0));
   const MatmulArgs up =
       product_args(*n.up, row, w.width, bias(w.up_bias), mixture_.input, expert, nullptr, 0, panel(member, 1));
-  if (n.gate->kernel == n.up->kernel) {
+  if (n.gate->kernel == n.up->kernel && n.gate->tuning->pair_at_once) {
     n.gate->kernel->gated(gate, up, act, group_begin, group_end);
   } else {
     gate_apart(step, expert, n, gate, up, group_begin, group_end);
@@ -233,7 +233,7 @@ void Mixture::gate_up(const ops::Experts& step, const Network& n, int expert, in
   }
 }
 
-// Weights of two types are multiplied one after the other.
+// Weights of two types are multiplied one after the other, those of one type where that was measured to pay.
 void Mixture::gate_apart(const ops::Experts& step, int expert, const Network& n, const MatmulArgs& gate, MatmulArgs up,
                          int group_begin, int group_end) {
   const ActivationBuffer& out = mixture_.activated;

@@ -2,8 +2,10 @@
 // nothing, blocks that lie across heads and across threads, more threads than heads, few rows and many. And against the
 // definition of the steps. Under ThreadSanitizer this is the test of what threads complete together.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <random>
@@ -213,7 +215,8 @@ class Model {
 
 // Three sequences whose rows come in batches of 1, 2, 3, 7 and 97 rows and of all three at once; the logits of all
 // rows.
-std::vector<float> run(const ops::Plan& plan, Compute compute, int threads, bool fused) {
+std::vector<float> run(const ops::Plan& plan, Compute compute, int threads, bool fused,
+                       std::vector<backend::Choice> choices = {}) {
   struct Nothing final : backend::StepObserver {
     void after_step(int, const ops::Buffer&, std::span<const float>, int) override {}
   } nothing;
@@ -222,6 +225,8 @@ std::vector<float> run(const ops::Plan& plan, Compute compute, int threads, bool
                                           .threads = threads,
                                           .max_batch_rows = 128,
                                           .max_pages = kPages * kSequences,
+                                          .pack_in_memory = true,
+                                          .choices = std::move(choices),
                                           .max_slots = kSequences})
                       .value();
   if (!fused) prepared->observe(&nothing);
@@ -266,6 +271,52 @@ TEST_P(Fusion, GivesTheBitsOfSingleSteps) {
     }
     EXPECT_TRUE(run(model.plan(), compute, 3, false) == expected) << "single steps on 3 threads";
   }
+}
+
+// Whatever a profile may choose (docs/design/0015): each knob's values, for the products of all shapes in all regimes.
+TEST_P(Fusion, GivesTheSameBitsWhateverIsChosen) {
+  const Model model(GetParam());
+  const std::vector<float> expected = run(model.plan(), Compute::automatic, 4, true);
+  const auto prepared = backend::prepare(model.plan(), {.threads = 4, .max_batch_rows = 1, .max_pages = 1}).value();
+  constexpr auto kLast = static_cast<int>(backend::Regime::many);
+  for (const backend::Candidates& candidates : prepared->candidates(backend::Regime::many)) {
+    for (const int value : candidates.values) {
+      std::vector<backend::Choice> choices;
+      for (int regime = 0; regime <= kLast; ++regime) {
+        for (const backend::DispatchInfo& dispatch : prepared->schedule().dispatches) {
+          const std::string shape = candidates.by_shape ? dispatch.shape : std::string();
+          choices.push_back({static_cast<backend::Regime>(regime), candidates.knob, shape, value});
+        }
+      }
+      EXPECT_TRUE(run(model.plan(), Compute::automatic, 4, true, choices) == expected)
+          << backend::describe(candidates.knob, value);
+    }
+  }
+}
+
+TEST(Choices, ChangeTheDescriptionAndNotTheRoute) {
+  const Model model(Case{"plain", DType::q4_0, 96, 4, 2, 24, 160});
+  backend::PrepareOptions options{.threads = 2, .max_batch_rows = 4, .max_pages = 1};
+  const auto plain = backend::prepare(model.plan(), options).value();
+  const auto& dispatches = plain->schedule().dispatches;
+  const auto pair =
+      std::ranges::find_if(dispatches, [](const auto& d) { return d.shape.starts_with("GatedPair Q4_0"); });
+  ASSERT_NE(pair, dispatches.end());
+  options.choices = {{backend::Regime::one_long, backend::Knob::prefetch, pair->shape, 4096, 1.25},
+                     {backend::Regime::many, backend::Knob::threads, "", 1, 1.5},
+                     {backend::Regime::many, backend::Knob::prefetch, "no such shape", 4096, 2.0},
+                     {backend::Regime::many, backend::Knob::tile, "", 1'000'000, 2.0},
+                     {backend::Regime::many, backend::Knob::threads, "", 3, 2.0}};
+  const auto chosen = backend::prepare(model.plan(), options).value();
+  EXPECT_EQ(chosen->schedule().route, plain->schedule().route);
+  const auto& of_pair = chosen->schedule().dispatches[static_cast<std::size_t>(pair - dispatches.begin())].choices;
+  EXPECT_THAT(of_pair,
+              testing::Contains("profile: prefetch 4096 bytes ahead for 1 row, long context, 1.25 times the built-in"));
+  EXPECT_THAT(pair->choices, testing::Each(testing::StartsWith("built-in: ")));
+  // What names nothing that is here, or no candidate, is left out.
+  EXPECT_THAT(chosen->schedule().choices,
+              testing::AllOf(testing::Contains("profile: 1 thread for many rows, 1.50 times the built-in"),
+                             testing::Not(testing::Contains(testing::HasSubstr("2.00 times")))));
 }
 
 TEST_P(Fusion, EqualsTheDefinition) {

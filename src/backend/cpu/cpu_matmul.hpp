@@ -14,6 +14,11 @@ inline const float* float_data(ops::WeightRef weight) {
   return weight == nullptr ? nullptr : reinterpret_cast<const float*>(weight->bytes.data());
 }
 
+// The packed form of one of the weight's slices; null where the product reads the file's.
+inline const std::byte* packed_slice(const BoundMatmul& m, std::int64_t index) {
+  return m.packed == nullptr || !m.tuning->packed ? nullptr : m.packed->slice(index);
+}
+
 // `rows` rows of `in`, in the form that the kernel reads, times all rows of the weight; `panel` is the caller's own.
 inline MatmulArgs matmul_args(const BoundMatmul& m, const ActivationBuffer& in, int rows, float* out,
                               std::size_t ld_out, bool accumulate, std::byte* panel) {
@@ -21,10 +26,7 @@ inline MatmulArgs matmul_args(const BoundMatmul& m, const ActivationBuffer& in, 
   MatmulArgs a{};
   a.weights = m.weight->bytes.data();
   a.row_stride = m.weight->row_stride();
-  if (m.packed != nullptr) {
-    a.packed = m.packed->slice(0);
-    a.ahead = m.packed->ahead;
-  }
+  a.packed = packed_slice(m, 0);
   a.groups = m.weight->groups;
   a.scale_stride = m.weight->scale_stride();
   a.rows = static_cast<int>(m.weight->rows());
@@ -34,6 +36,8 @@ inline MatmulArgs matmul_args(const BoundMatmul& m, const ActivationBuffer& in, 
   a.floats = in.floats;
   a.ld_floats = in.stride;
   a.tokens = rows;
+  a.max_tile = m.tuning->max_tile;
+  a.ahead = m.tuning->ahead;
   a.out = out;
   a.ld_out = ld_out;
   a.accumulate = accumulate;

@@ -17,7 +17,7 @@ QuantisedRows from_column(const QuantisedRows& x, Tile tile, int width, int colu
 }  // namespace
 
 void Rounding::row(const ActivationBuffer& b, int row, int rows, const float* values) const {
-  const Tile tile = tile_of(row, rows, table_.max_tile);
+  const Tile tile = tile_of(row, rows, tuning_.max_tile());
   if (b.int8_32.quants != nullptr) table_.quantise32(values, b.width, b.int8_32, row, tile);
   if (b.int8_256.quants != nullptr) table_.quantise256(values, b.width, b.int8_256, row, tile);
 }
@@ -44,7 +44,7 @@ void Rounding::blocks(const ActivationBuffer& b, const QuantisedRows& to, int bl
   if (to_column - block > begin / block * block && !complete(to_column - block)) to_column -= block;
   if (from >= to_column) return;
   for (int r = rows.first; r < rows.first + rows.count; ++r) {
-    const Tile tile = tile_of(r, rows.of, table_.max_tile);
+    const Tile tile = tile_of(r, rows.of, tuning_.max_tile());
     kernel(b.row(r) + from, to_column - from, from_column(to, tile, b.width, from, block), r - tile.first,
            {0, tile.count});
   }

@@ -15,7 +15,8 @@ struct RowSet {
 
 class Rounding {
  public:
-  Rounding(const KernelTable& table, Countdown blocks) : table_(table), blocks_(blocks) {}
+  Rounding(const KernelTable& table, const Tuning& tuning, Countdown blocks)
+      : table_(table), tuning_(tuning), blocks_(blocks) {}
 
   // Row `row` of `rows`; its values may stand elsewhere.
   void row(const ActivationBuffer& b, int row, int rows) const { this->row(b, row, rows, b.row(row)); }
@@ -30,6 +31,7 @@ class Rounding {
               int begin, int end, std::size_t first_unit) const;
 
   const KernelTable& table_;
+  const Tuning& tuning_;  // of the tiles that the products will read
   Countdown blocks_;
 };
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <set>
 
-#include "backend/cpu/cpu_features.hpp"
+#include "backend/cpu/cpu_topology.hpp"
 #include "base/check.hpp"
 
 namespace adze::cpu {
@@ -18,6 +18,10 @@ std::optional<GatedActivation> gated_activation(ops::Activation activation) {
     case ops::Activation::relu_squared: return std::nullopt;
   }
   ADZE_CHECK(false, "activation {}", static_cast<int>(activation));
+}
+
+int thread_count(const backend::PrepareOptions& options) {
+  return options.threads > 0 ? options.threads : choose_threads(read_topology()).threads;
 }
 
 std::uint64_t weight_bytes(const CpuSchedule& schedule) {
@@ -47,17 +51,22 @@ class Builder {
       case backend::KvType::f16: out_.kv_format = KvFormat::f16; break;
       case backend::KvType::q8_0: out_.kv_format = KvFormat::q8_0; break;
     }
+    out_.tuning = std::make_unique<Tuning>(table_, thread_count(options_));
     out_.max_partitions = (plan_.context_length + kPartition - 1) / kPartition;
     for (const ops::Step& step : plan_.steps) {
       Products products;
       ADZE_TRY_STATUS(std::visit([&](const auto& s) { return bind(s, products); }, step));
+      add_shape(step, products);
       out_.products.push_back(std::move(products));
     }
+    std::uint64_t packed_bytes = 0;
+    for (const auto& weight : out_.packed) packed_bytes += weight->size();
+    out_.tuning->set_packed_bytes(packed_bytes);
+    out_.tuning->choose(options_.choices);
     out_.dispatches = cover(plan_, true);
     out_.single = cover(plan_, false);
     for (const BufferUse& buffer : out_.buffers) count_blocks(block_units(buffer.width));
     count_blocks(static_cast<std::size_t>(out_.experts.experts) * block_units(out_.experts.activated.width));
-    set_prefetch();
     find_carried_buffers();
     share_slots();
     describe();
@@ -97,6 +106,29 @@ class Builder {
     ADZE_TRY(const BoundMatmul bound, choose(weight, bias, input, slices));
     products.push_back(bound);
     return {};
+  }
+
+  // "GatedPair Q4_1 576x3072": the step, its weight types, inputs and outputs of its products together. Steps of one
+  // shape are tuned together.
+  static std::string shape_of(const ops::Step& step, const Products& products) {
+    if (products.empty()) return {};
+    std::string types;
+    std::int64_t rows = 0;
+    for (const BoundMatmul& m : products) {
+      const std::string_view type = tensor::dtype_info(m.weight->type).name;
+      if (types.find(type) == std::string::npos) types += fmt::format("{}{}", types.empty() ? "" : "+", type);
+      rows += m.weight->rows();
+    }
+    return fmt::format("{} {} {}x{}", ops::step_name(step), types, products.front().weight->columns(), rows);
+  }
+  void add_shape(const ops::Step& step, Products& products) {
+    const std::string name = shape_of(step, products);
+    if (name.empty()) return;
+    const bool gated = std::holds_alternative<ops::GatedPair>(step) || std::holds_alternative<ops::Experts>(step);
+    const bool pair = gated && products.size() > 1 && products[0].kernel == products[1].kernel;
+    const bool packable = std::ranges::all_of(products, [](const BoundMatmul& m) { return m.packed != nullptr; });
+    const ProductTuning* tuning = out_.tuning->shape(name, pair, packable);
+    for (BoundMatmul& m : products) m.tuning = tuning;
   }
 
   Status bind(const ops::Embed&, Products&) { return {}; }
@@ -141,10 +173,9 @@ class Builder {
     ADZE_TRY_STATUS(add(products, step.gate, step.gate_bias, input(step.in)));
     if (step.up == nullptr) return {};
     ADZE_TRY_STATUS(add(products, step.up, step.up_bias, input(step.in)));
-    // Weights of two types are multiplied one after the other; the second product needs room of its own.
-    if (products[0].kernel != products[1].kernel) {
-      out_.spare_stride = std::max(out_.spare_stride, padded16(static_cast<int>(step.up->rows())));
-    }
+    // Weights of two types are multiplied one after the other, those of one type where a profile says so; the second
+    // product needs room of its own.
+    out_.spare_stride = std::max(out_.spare_stride, padded16(static_cast<int>(step.up->rows())));
     return {};
   }
   Status bind(const ops::Route& step, Products& products) {
@@ -170,7 +201,6 @@ class Builder {
     ADZE_TRY_STATUS(add(products, w.gate, w.gate_bias, &use.input, w.count));
     ADZE_TRY_STATUS(add(products, w.up, w.up_bias, &use.input, w.count));
     ADZE_TRY_STATUS(add(products, w.down, w.down_bias, &use.activated, w.count));
-    use.spare |= products[products.size() - 3].kernel != products[products.size() - 2].kernel;
     widen(use.input, w.gate->columns());
     widen(use.input, w.down->rows() / w.count);
     widen(use.activated, w.width);
@@ -182,16 +212,6 @@ class Builder {
   }
   Status bind(const ops::Head& step, Products& products) {
     return add(products, step.weight, step.bias, &out_.head_input);
-  }
-
-  // How far ahead of the products their weights are fetched: a model that stays in the last cache is read 1.5 times as
-  // fast from 8 KiB ahead as from 2, one that comes from memory 0.85 times (lab/README.md). A quarter of that
-  // cache: others share it.
-  void set_prefetch() {
-    std::uint64_t bytes = 0;
-    for (const auto& weight : out_.packed) bytes += weight->size();
-    const std::size_t ahead = bytes <= last_cache_bytes() / 4 ? 8192 : 2048;
-    for (const auto& weight : out_.packed) weight->ahead = ahead;
   }
 
   void count_heads(int heads) { out_.countdowns.prepared_heads = std::max(out_.countdowns.prepared_heads, heads); }
@@ -285,9 +305,17 @@ class Builder {
     info.kernel += fmt::format(", {}", table_.name);
   }
 
+  void describe_choices(const Dispatch& dispatch, backend::DispatchInfo& info) const {
+    const auto step = static_cast<std::size_t>(dispatch.lead.step);
+    if (dispatch.lead.sharing != Sharing::columns) return;
+    info.shape = shape_of(plan_.steps[step], out_.products[step]);
+    info.choices = out_.tuning->describe(info.shape);
+  }
+
   void describe() {
     backend::Schedule& s = out_.described;
     s.backend = "cpu";
+    s.choices = out_.tuning->describe({});
     std::set<std::string> classes;
     std::string route;
     for (const Dispatch& dispatch : out_.dispatches) {
@@ -300,6 +328,7 @@ class Builder {
       info.barriers_of_many_rows = dispatch.barriers(kSplitRows + 1);
       info.together = dispatch.reason;
       describe_kernels(dispatch, info);
+      describe_choices(dispatch, info);
       route += info.name + '|' + info.kernel + '\n';
       s.dispatches.push_back(std::move(info));
     }

@@ -9,6 +9,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/cpu/cpu_fusion.hpp"
+#include "backend/cpu/cpu_tuning.hpp"
 #include "backend/cpu/kernel_table.hpp"
 #include "base/result.hpp"
 #include "ops/plan.hpp"
@@ -22,7 +23,6 @@ struct PackedWeight {
   ops::WeightRef weight = nullptr;
   int slices = 1, groups = 0;
   std::size_t group_bytes = 0;
-  std::size_t ahead = 0;  // how far its stream is fetched ahead of the products, in bytes
   const std::byte* bytes =
       nullptr;  // null: not packed (yet), and products read the file's; changes between passes only
   std::uint64_t size() const {
@@ -39,7 +39,8 @@ struct BoundMatmul {
   const MatmulKernel* kernel = nullptr;
   ops::WeightRef weight = nullptr;
   ops::WeightRef bias = nullptr;
-  const PackedWeight* packed = nullptr;  // null: these products never read packed weights
+  const PackedWeight* packed = nullptr;     // null: these products never read packed weights
+  const ProductTuning* tuning = &kUntuned;  // of the step's shape
   int groups() const { return static_cast<int>((weight->rows() + kGroupRows - 1) / kGroupRows); }
 };
 
@@ -56,7 +57,6 @@ struct ExpertUse {
   int slots = 0;    // gathered rows per row
   BufferUse input;  // gathered rows, then what the experts return for them
   BufferUse activated;
-  bool spare = false;  // gate and up of two weight types
 };
 
 // Counters of what several threads complete together, the most that any dispatch needs.
@@ -82,17 +82,21 @@ struct CpuSchedule {
   // something then; their wanted rows move together.
   std::size_t first_needed = 0;
   std::vector<ops::BufferId> carried;
-  int spare_stride = 0;  // floats per row for the second half of a gated pair of two weight types
+  int spare_stride = 0;  // floats per row for the second half of a gated pair that is multiplied one by one
   ExpertUse experts;
   CountdownUse countdowns;
   std::size_t panel_bytes = 0;  // largest panel of any matrix product
   int max_heads = 0, max_padded_head = 0, max_partitions = 0;
   KvFormat kv_format = KvFormat::f16;
-  backend::Schedule described;  // for people and digests
+  std::unique_ptr<Tuning> tuning;  // changes between passes only
+  backend::Schedule described;     // for people and digests
 };
 
 // The kernels' word for an activation; nothing for one that they do not have.
 std::optional<GatedActivation> gated_activation(ops::Activation activation);
+
+// Members of the team: as many as were asked for, or one for each CPU that the process may use.
+int thread_count(const backend::PrepareOptions& options);
 
 // Of all weights that are multiplied with, each counted once.
 std::uint64_t weight_bytes(const CpuSchedule& schedule);

@@ -51,7 +51,7 @@ void lay_out_experts(Source& source, ExpertScratch& s, const ExpertUse& use, std
   s.places = source.template take<std::int32_t>(gathered);
   s.input = activation(source, use.input, gathered);
   s.activated = activation(source, use.activated, gathered);
-  if (use.spare) s.spare = source.template take<float>(gathered * s.activated.stride);
+  s.spare = source.template take<float>(gathered * s.activated.stride);
 }
 
 template <class Source>

@@ -69,7 +69,8 @@ struct MatmulArgs {
   const float* floats;      // float kernels: [T][ld_floats]
   std::size_t ld_floats;
   int tokens;
-  float* out;  // [T][ld_out]
+  int max_tile;  // rows of activations to a tile, as `quantised` was made: at most the table's
+  float* out;    // [T][ld_out]
   std::size_t ld_out;
   bool accumulate;          // add to out instead of storing
   DequantiseFn dequantise;  // float kernels of block types

@@ -76,6 +76,7 @@ Weights random_weights(DType type, int rows, int k, unsigned seed) {
 }
 
 struct Activations {
+  int max_tile = 1;
   std::vector<float> floats;
   std::vector<std::int8_t> quants;
   std::vector<float> scales, scaled_sums;
@@ -83,8 +84,11 @@ struct Activations {
   QuantisedRows rows() { return {quants.data(), scales.data(), scaled_sums.data(), sums.data()}; }
 };
 
-Activations activations(const KernelTable& table, int block, int tokens, int k, std::size_t ld, unsigned seed) {
+// In tiles of at most max_tile rows; 0: as many as the table takes.
+Activations activations(const KernelTable& table, int block, int tokens, int k, std::size_t ld, unsigned seed,
+                        int max_tile = 0) {
   Activations a;
+  a.max_tile = max_tile == 0 ? table.max_tile : max_tile;
   a.floats.assign(static_cast<std::size_t>(tokens) * ld, 0.0f);
   const auto n = static_cast<std::size_t>(tokens) * static_cast<std::size_t>(k);
   a.quants.resize(n);
@@ -94,7 +98,7 @@ Activations activations(const KernelTable& table, int block, int tokens, int k, 
   for (int t = 0; t < tokens; ++t) {
     const auto x = random_floats(static_cast<std::size_t>(k), seed + static_cast<unsigned>(t));
     std::copy(x.begin(), x.end(), a.floats.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(t) * ld));
-    const Tile tile = tile_of(t, tokens, table.max_tile);
+    const Tile tile = tile_of(t, tokens, a.max_tile);
     if (block == 32) table.quantise32(a.floats.data() + static_cast<std::size_t>(t) * ld, k, a.rows(), t, tile);
     if (block == 256) table.quantise256(a.floats.data() + static_cast<std::size_t>(t) * ld, k, a.rows(), t, tile);
   }
@@ -138,6 +142,8 @@ MatmulArgs make_args(DType type, const Weights& w, int rows, int k, Activations&
   a.floats = x.floats.data();
   a.ld_floats = ld;
   a.tokens = tokens;
+  a.max_tile = x.max_tile;
+  a.ahead = 2048;
   a.out = out.data();
   a.ld_out = static_cast<std::size_t>(rows) + 3;
   a.dequantise = info.dequantise;
@@ -162,9 +168,10 @@ std::vector<std::byte> packed(const MatmulKernel& kernel, const MatmulArgs& from
 enum class Layout : std::uint8_t { file, packed };
 
 std::vector<float> multiply(const KernelTable& table, const MatmulKernel& kernel, DType type, const Weights& w,
-                            int rows, int k, int tokens, unsigned seed, Layout layout = Layout::file) {
+                            int rows, int k, int tokens, unsigned seed, Layout layout = Layout::file,
+                            int max_tile = 0) {
   const std::size_t ld = static_cast<std::size_t>((k + 15) / 16 * 16);
-  Activations x = activations(table, kernel.activation_block, tokens, k, ld, seed);
+  Activations x = activations(table, kernel.activation_block, tokens, k, ld, seed, max_tile);
   std::vector<float> out(static_cast<std::size_t>(tokens) * (static_cast<std::size_t>(rows) + 3), -7.0f);
   std::vector<std::byte> panel(kernel.panel_bytes(k, w.stride) + 64);
   MatmulArgs a = make_args(type, w, rows, k, x, tokens, ld, out, panel);
@@ -229,6 +236,12 @@ TEST_P(MatmulTest, EqualsItsDefinitionForEveryTableShapeAndRowCount) {
             const std::vector<float> same = multiply(*table, kernel, type, w, rows, k, tokens, 100, Layout::packed);
             ASSERT_EQ(std::memcmp(same.data(), out.data(), out.size() * sizeof(float)), 0)
                 << table->name << ' ' << info.name << " packed, rows " << rows << " tokens " << tokens;
+          }
+          // So do smaller tiles of rows.
+          for (int tile = 1; tokens == 13 && rows == 33 && tile < table->max_tile; tile += 2) {
+            const std::vector<float> same = multiply(*table, kernel, type, w, rows, k, tokens, 100, Layout::file, tile);
+            ASSERT_EQ(std::memcmp(same.data(), out.data(), out.size() * sizeof(float)), 0)
+                << table->name << ' ' << info.name << " tiles of " << tile;
           }
           // A row alone gives the bits it gives among others.
           if (tokens > 1) {

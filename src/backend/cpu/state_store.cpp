@@ -42,4 +42,28 @@ Result<StateStore> StateStore::reserve(const ops::Plan& plan, int slots) {
   return store;
 }
 
+Status StateStore::move_on(const backend::Batch& batch) {
+  if (empty()) return {};
+  in_batch_.assign(static_cast<std::size_t>(slots_), false);
+  for (std::size_t r = 0; r < batch.rows.size(); ++r) {
+    const backend::Row& row = batch.rows[r];
+    if (r > 0 && batch.rows[r - 1].sequence == row.sequence) continue;
+    const std::int32_t slot = batch.sequences[static_cast<std::size_t>(row.sequence)].slot;
+    if (slot < 0 || slot >= slots_ || in_batch_[static_cast<std::size_t>(slot)]) {
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("slot {} of recurrent state is taken, or not one of {}", slot, slots_));
+    }
+    in_batch_[static_cast<std::size_t>(slot)] = true;
+    if (row.position != 0 && row.position != length(slot)) {
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("position {} cannot follow the recurrent state of slot {}, which has seen {}",
+                              row.position, slot, length(slot)));
+    }
+  }
+  for (const backend::Row& row : batch.rows) {
+    set_length(batch.sequences[static_cast<std::size_t>(row.sequence)].slot, row.position + 1);
+  }
+  return {};
+}
+
 }  // namespace adze::cpu

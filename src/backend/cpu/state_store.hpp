@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/backend.hpp"
 #include "backend/cpu/arena.hpp"
 #include "base/result.hpp"
 #include "ops/plan.hpp"
@@ -32,6 +33,10 @@ class StateStore {
   // [value_heads][key_size * memory_stride], as DeltaNet::scan cuts it; the padding is zeros.
   float* memory(std::int32_t slot, int layer) const { return at(slot, layer).memory; }
 
+  // Checks that every sequence with rows goes on where its slot stands, then notes where it will stand. Error:
+  // invalid_argument, and nothing is noted.
+  Status move_on(const backend::Batch& batch);
+
   // Rows of its sequence that a slot has seen.
   std::int32_t length(std::int32_t slot) const { return lengths_[static_cast<std::size_t>(slot)]; }
   void set_length(std::int32_t slot, std::int32_t length) { lengths_[static_cast<std::size_t>(slot)] = length; }
@@ -50,6 +55,7 @@ class StateStore {
   std::vector<ops::StateLayer> layers_;
   std::vector<State> states_;  // [slots][layers]
   std::vector<std::int32_t> lengths_;
+  std::vector<bool> in_batch_;  // [slots]
 };
 
 }  // namespace adze::cpu

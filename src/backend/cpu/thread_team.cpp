@@ -12,6 +12,7 @@
 
 #include "backend/cpu/cpu_topology.hpp"
 #include "base/check.hpp"
+#include "base/limits.hpp"
 
 namespace adze::cpu {
 namespace {
@@ -32,6 +33,10 @@ constexpr auto kSpinUnaware = std::chrono::microseconds(20);
 constexpr int kYields = 20;
 constexpr auto kForeign = std::chrono::milliseconds(1);
 constexpr int kFewWaits = 16, kManyWaits = 4096;
+
+// Low bits of jobs_: the members of the job.
+constexpr std::uint32_t kJob = 1u << 10;
+static_assert(limits::kMaxThreads < kJob);
 
 thread_local int this_member = 0;  // of the team that the thread is at work for
 
@@ -56,13 +61,14 @@ void futex_wake_all(const std::atomic<std::uint32_t>& word) {
 
 // Both sides of a sleep are sequentially consistent: the one who advances counts first and then looks for sleepers, the
 // one who sleeps says so first and then looks at the count, so that one of them sees the other.
-void ThreadTeam::Signal::advance() {
-  count.fetch_add(1, std::memory_order_seq_cst);
+void ThreadTeam::Signal::move_to(std::uint32_t value) {
+  count.store(value, std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_seq_cst) > 0) futex_wake_all(count);
 }
 
 ThreadTeam::ThreadTeam(int threads, std::span<const std::vector<int>> cpus_of_members)
-    : size_(threads),
+    : most_(threads),
+      members_(threads),
       crowded_(threads > usable_cpus()),
       places_(std::make_unique<Place[]>(static_cast<std::size_t>(threads))) {
   ADZE_CHECK(threads >= 1, "{} threads", threads);
@@ -80,19 +86,26 @@ ThreadTeam::ThreadTeam(int threads, std::span<const std::vector<int>> cpus_of_me
 
 ThreadTeam::~ThreadTeam() {
   stopping_.store(true, std::memory_order_relaxed);
-  jobs_.advance();
+  jobs_.move_to(jobs_.count.load(std::memory_order_relaxed) + kJob);
   for (std::thread& thread : threads_) thread.join();
 }
 
+void ThreadTeam::resize(int members) {
+  ADZE_CHECK(members >= 1 && members <= most_, "{} of {} members", members, most_);
+  members_.store(members, std::memory_order_relaxed);
+}
+
 void ThreadTeam::start(Function function, void* context) {
-  if (size_ == 1) {
+  const int members = size();
+  if (members == 1) {
     function(context, 0);
     return;
   }
   function_ = function;
   context_ = context;
   const int outer = std::exchange(this_member, 0);
-  jobs_.advance();
+  const std::uint32_t number = jobs_.count.load(std::memory_order_relaxed) / kJob + 1;
+  jobs_.move_to(number * kJob + static_cast<std::uint32_t>(members));
   function(context, 0);
   barrier();  // the members' last: nobody touches the job after it
   this_member = outer;
@@ -103,26 +116,28 @@ void ThreadTeam::serve(int member) {
   std::uint32_t seen = 0;
   for (;;) {
     wait_while(jobs_, seen);
-    ++seen;
+    seen = jobs_.count.load(std::memory_order_acquire);
     if (stopping_.load(std::memory_order_relaxed)) return;
+    if (static_cast<std::uint32_t>(member) >= seen % kJob) continue;
     function_(context_, member);
     barrier();
   }
 }
 
 void ThreadTeam::barrier() {
+  const int members = size();  // before it arrives: afterwards the job may end, and the team be resized
   const std::uint32_t round = rounds_.count.load(std::memory_order_relaxed);
-  if (size_ == 1) {
+  if (members == 1) {
     rounds_.count.store(round + 1, std::memory_order_relaxed);
     return;
   }
   places_[static_cast<std::size_t>(this_member)].cpu.store(::sched_getcpu(), std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 != size_) {
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 != members) {
     wait_while(rounds_, round);
     return;
   }
   arrived_.store(0, std::memory_order_relaxed);
-  rounds_.advance();
+  rounds_.move_to(round + 1);
 }
 
 void ThreadTeam::wait_while(Signal& signal, std::uint32_t seen) {
@@ -149,7 +164,8 @@ void ThreadTeam::spin_while(const Signal& signal, std::uint32_t seen) const {
 
 bool ThreadTeam::shares_cpu() const {
   const int cpu = ::sched_getcpu();
-  for (int member = 0; member < size_; ++member) {
+  const int members = size();
+  for (int member = 0; member < members; ++member) {
     if (member == this_member) continue;
     if (places_[static_cast<std::size_t>(member)].cpu.load(std::memory_order_relaxed) == cpu) return true;
   }

@@ -26,7 +26,9 @@ class ThreadTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
   ~ThreadTeam();
 
-  int size() const { return size_; }
+  int size() const { return members_.load(std::memory_order_relaxed); }
+  // Members of the jobs that follow, 1 to what the team was made with; the others go on waiting. Between jobs.
+  void resize(int members);
 
   // Calls work(member) on every member, 0 on the calling thread; returns when all have returned.
   template <class Work>
@@ -47,7 +49,7 @@ class ThreadTeam {
   struct alignas(64) Signal {
     std::atomic<std::uint32_t> count{0};
     std::atomic<int> sleepers{0};
-    void advance();
+    void move_to(std::uint32_t value);
   };
 
   void start(Function function, void* context);
@@ -59,11 +61,14 @@ class ThreadTeam {
   void yield_while(const Signal& signal, std::uint32_t seen);
   void sleep_while(Signal& signal, std::uint32_t seen);
 
-  const int size_;
+  const int most_;
+  std::atomic<int> members_;  // of the current job; changes between jobs
   const bool crowded_;  // more members than CPUs
   Function function_ = nullptr;
   void* context_ = nullptr;
-  Signal jobs_;    // started
+  // Jobs started, and in the low bits how many members the last one has: who was left out of some may wake late, and
+  // must know whether this one is for it.
+  Signal jobs_;
   Signal rounds_;  // barriers completed
   struct alignas(64) Place {
     std::atomic<int> cpu{-1};  // where the member was when it came to its last barrier

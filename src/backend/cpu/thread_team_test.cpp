@@ -33,6 +33,26 @@ TEST(ThreadTeam, EveryMemberRunsOnceAndBarriersOrderTheirWrites) {
   }
 }
 
+// Members that are left out of jobs wake late, or not at all, and never run a job that is not theirs.
+TEST(ThreadTeam, HasAsManyMembersAsEachJobWants) {
+  ThreadTeam team(5);
+  std::vector<int> runs(5, 0), expected(5, 0);
+  for (int round = 0; round < 400; ++round) {
+    const int members = 1 + (round * 7 + round / 11) % 5;
+    team.resize(members);
+    ASSERT_EQ(team.size(), members);
+    std::vector<int> seen(5, 0);
+    team.run([&](int member) {
+      ++runs[static_cast<std::size_t>(member)];
+      seen[static_cast<std::size_t>(member)] = 1;
+      team.barrier();
+      EXPECT_EQ(std::accumulate(seen.begin(), seen.end(), 0), members);
+    });
+    for (int member = 0; member < members; ++member) ++expected[static_cast<std::size_t>(member)];
+  }
+  EXPECT_EQ(runs, expected);
+}
+
 // Members write pieces of a unit; whoever completes it sees all of them, and is one of them only.
 TEST(Countdown, HasOneCompleterWhoSeesEverything) {
   constexpr int kUnits = 7, kWidth = 30;

@@ -25,6 +25,7 @@ extern const Command kImatrix;
 extern const Command kSynth;
 extern const Command kManifest;
 extern const Command kBench;
+extern const Command kTune;
 extern const Command kCache;
 extern const Command kMan;
 extern const Command kCompletion;

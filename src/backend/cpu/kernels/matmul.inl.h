@@ -306,8 +306,9 @@ struct Int8Source {
   template <int N>
   static ADZE_INLINE void multiply_packed(const MatmulArgs& a, const std::byte* header, const std::byte* units,
                                           const QuantisedRows& x, int block, V* acc) {
+    const std::size_t ahead = a.ahead;
 #pragma GCC unroll 8
-    for (std::size_t line = 0; line < kUnitBytes<F::kBits>; line += 64) __builtin_prefetch(units + a.ahead + line);
+    for (std::size_t line = 0; line < kUnitBytes<F::kBits>; line += 64) __builtin_prefetch(units + ahead + line);
     if constexpr (C::kSub == 0) {
       I q[8];
       load_unit<F::kBits>(units, q);
@@ -317,7 +318,6 @@ struct Int8Source {
       multiply_block32<C, N>(q, d, m, x, block, kOffsetOf<F>, acc);
     } else {
       const Header256<F> head{header + static_cast<std::size_t>(block) * Header256<F>::kBytes};
-      const std::size_t ahead = a.ahead;
       const auto unit = [&](int j, I q[8]) __attribute__((always_inline)) {
         const std::byte* from = units + static_cast<std::size_t>(j) * kUnitBytes<F::kBits>;
 #pragma GCC unroll 8
@@ -487,8 +487,8 @@ void run_matmul(const MatmulArgs& a, int group_begin, int group_end) {
   V result[kMaxTile];
   for (int group = group_begin; group < group_end; ++group) {
     begin_group<Source>(a, group);
-    for (int i = 0; i < tile_count(a.tokens, kMaxTile); ++i) {
-      const Tile tile = tile_at(i, a.tokens, kMaxTile);
+    for (int i = 0; i < tile_count(a.tokens, a.max_tile); ++i) {
+      const Tile tile = tile_at(i, a.tokens, a.max_tile);
       multiply_tile<Source>(a, group, tile, result);
       for (int t = 0; t < tile.count; ++t) write_group(a, group, tile.first + t, with_bias(a, group, result[t]));
     }
@@ -517,8 +517,8 @@ void run_gated(const MatmulArgs& gate, const MatmulArgs& up, GatedActivation act
   for (int group = group_begin; group < group_end; ++group) {
     begin_group<Source>(gate, group);
     begin_group<Source>(up, group);
-    for (int i = 0; i < tile_count(gate.tokens, kMaxTile); ++i) {
-      const Tile tile = tile_at(i, gate.tokens, kMaxTile);
+    for (int i = 0; i < tile_count(gate.tokens, gate.max_tile); ++i) {
+      const Tile tile = tile_at(i, gate.tokens, gate.max_tile);
       multiply_tile<Source>(gate, group, tile, g);
       multiply_tile<Source>(up, group, tile, u);
       for (int t = 0; t < tile.count; ++t) {

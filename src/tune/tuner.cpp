@@ -1,0 +1,356 @@
+#include "tune/tuner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+
+#include "tune/workload.hpp"
+
+namespace adze::tune {
+namespace {
+
+using backend::Candidates;
+using backend::Choice;
+using backend::Knob;
+using backend::Regime;
+
+// Rows of the passes that stand for a few rows, and the longest pass that stands for many.
+constexpr int kFewMeasured = 8;
+constexpr double kLongestPassSeconds = 0.5;
+constexpr int kLeastRounds = 7, kMostRounds = 30;
+// A context that is as long as it gets without taking more than this share of the time to compute.
+constexpr int kLongestContext = 4096;
+constexpr double kFillShare = 0.15;
+constexpr int kCostRows[] = {1, 2, 3, 4, 6, 8, 12, 16};
+constexpr int kChunks[] = {64, 96, 128, 192, 256, 384, 512};
+constexpr int kPromptTokens = 768;  // cut evenly by almost all of them
+// Pieces of work of about the same length: knobs of five regimes, what they gain together, and the costs.
+constexpr int kPieces = 26;
+
+bool is_long(Regime regime) { return regime == Regime::one_long || regime == Regime::few_long; }
+
+// Seconds of one candidate's passes, round by round: of each shape's dispatches together, and of whole passes ("").
+using Times = std::map<std::string, std::vector<double>>;
+
+class Tuner {
+ public:
+  Tuner(backend::Prepared& prepared, const ops::Plan& plan, const TuneSetup& setup)
+      : prepared_(prepared),
+        setup_(setup),
+        work_(prepared, plan, setup.positions, setup.max_rows, setup.now),
+        positions_(std::min(setup.positions, plan.context_length)) {}
+
+  Result<Measured> run() {
+    prepared_.choose({});
+    prepared_.time_dispatches(&seconds_);
+    const Status status = measure();
+    prepared_.time_dispatches(nullptr);
+    prepared_.choose(status ? out_.profile.choices : std::vector<Choice>{});
+    if (!status) return tl::unexpected(status.error());
+    return std::move(out_);
+  }
+
+ private:
+  Status measure() {
+    ADZE_TRY_STATUS(find_rows());
+    if (setup_.positions >= kFewMeasured + 1) {
+      ADZE_TRY_STATUS(tune(Regime::one_short));
+      ADZE_TRY_STATUS(tune(Regime::few_short));
+    }
+    if (many_rows_ > backend::kFewRows) {
+      ADZE_TRY_STATUS(tune(Regime::many));
+      ADZE_TRY_STATUS(tune_chunk());
+    }
+    find_long_context();
+    if (out_.profile.long_context > 0) {
+      ADZE_TRY_STATUS(tune(Regime::one_long));
+      ADZE_TRY_STATUS(tune(Regime::few_long));
+    }
+    settle_votes();
+    return measure_costs();
+  }
+
+  // How many rows stand for many, so that a pass does not take too long.
+  Status find_rows() {
+    many_rows_ = std::min({setup_.chunk, setup_.max_rows, positions_});
+    for (int warm = 0; warm < 2; ++warm) ADZE_TRY_STATUS(time_many());
+    while (many_seconds_ > kLongestPassSeconds && many_rows_ / 2 > backend::kFewRows) {
+      many_rows_ /= 2;
+      ADZE_TRY_STATUS(time_many());
+    }
+    return {};
+  }
+  Status time_many() {
+    ADZE_TRY_STATUS(work_.move_to(0));
+    ADZE_TRY(many_seconds_, work_.pass(many_rows_));
+    return {};
+  }
+
+  void find_long_context() {
+    const double rate = many_rows_ / std::max(many_seconds_, 1e-9);
+    const double affordable = rate * setup_.seconds * kFillShare;
+    const int room = std::min(kLongestContext, positions_ - Workload::kRoom);
+    int depth = std::min(room, static_cast<int>(std::min(affordable, 1e6)));
+    depth -= depth % backend::kLongContext;
+    if (depth >= backend::kLongContext) {
+      out_.profile.long_context = depth;
+    } else {
+      out_.left_out.push_back(fmt::format("long contexts: {}", room < backend::kLongContext
+                                                                   ? "the context is too short"
+                                                                   : "computing one would take too long"));
+    }
+  }
+
+  int rows_of(Regime regime) const {
+    switch (regime) {
+      case Regime::one_short:
+      case Regime::one_long: return 1;
+      case Regime::few_short:
+      case Regime::few_long: return std::min(kFewMeasured, setup_.max_rows);
+      case Regime::many: return many_rows_;
+    }
+    return 1;
+  }
+
+  // --- one regime ----------------------------------------------------------------------------------------------------
+
+  Status tune(Regime regime) {
+    ADZE_TRY_STATUS(work_.move_to(is_long(regime) ? out_.profile.long_context : 0));
+    for (const Candidates& candidates : prepared_.candidates(regime)) {
+      if (candidates.values.size() < 2) continue;
+      if (candidates.knob == Knob::threads && !setup_.choose_threads) continue;
+      ADZE_TRY_STATUS(try_values(regime, candidates));
+    }
+    return confirm(regime);
+  }
+
+  Status try_values(Regime regime, const Candidates& candidates) {
+    std::vector<std::vector<Choice>> variants;
+    for (const int value : candidates.values) {
+      std::vector<Choice> choices = out_.profile.choices;
+      if (!candidates.by_shape) choices.push_back({regime, candidates.knob, {}, value});
+      for (const std::string& shape : candidates.by_shape ? shapes() : std::vector<std::string>{}) {
+        choices.push_back({regime, candidates.knob, shape, value});
+      }
+      variants.push_back(std::move(choices));
+    }
+    ADZE_TRY(std::vector<Times> times, measure(regime, variants));
+    for (const std::string& shape : candidates.by_shape ? shapes() : std::vector<std::string>{""}) {
+      choose(regime, candidates, shape, times);
+    }
+    return {};
+  }
+
+  void choose(Regime regime, const Candidates& candidates, const std::string& shape, std::vector<Times>& times) {
+    std::optional<std::size_t> best;
+    const std::size_t first = out_.trials.size();
+    for (std::size_t v = 1; v < times.size(); ++v) {
+      const Ratio ratio = speed_ratio(times[0][shape], times[v][shape]);
+      out_.trials.push_back({{regime, candidates.knob, shape, candidates.values[v], ratio.median}, ratio.error});
+      const std::size_t trial = out_.trials.size() - 1;
+      if (!ratio.exceeds(kLeastGain)) continue;
+      if (!best || out_.trials[*best].choice.gain < ratio.median) best = trial;
+    }
+    if (!best || *best < first) return;
+    out_.trials[*best].chosen = true;
+    (candidates.in_all_regimes ? votes_ : out_.profile.choices).push_back(out_.trials[*best].choice);
+  }
+
+  // Whether all choices of a regime together gain what they promise; else none is kept.
+  Status confirm(Regime regime) {
+    const auto of_regime = [&](const Choice& c) { return c.regime == regime; };
+    std::vector<Choice> without = out_.profile.choices;
+    std::erase_if(without, of_regime);
+    const bool any = without.size() < out_.profile.choices.size();
+    std::vector<std::vector<Choice>> variants{without};
+    if (any) variants.push_back(out_.profile.choices);
+    ADZE_TRY(std::vector<Times> times, measure(regime, variants));
+    const double built_in = median(times.front()[""]), chosen = median(times.back()[""]);
+    if (any && !speed_ratio(times.front()[""], times.back()[""]).exceeds(1.0)) {
+      std::erase_if(out_.profile.choices, of_regime);
+      for (Trial& trial : out_.trials) trial.chosen = trial.chosen && trial.choice.regime != regime;
+      out_.profile.gains.push_back({regime, 1e3 * built_in, 1e3 * built_in});
+      out_.left_out.push_back(fmt::format("the choices for {}: together they gain nothing", describe(regime)));
+      return {};
+    }
+    out_.profile.gains.push_back({regime, 1e3 * built_in, 1e3 * chosen});
+    return {};
+  }
+
+  // A knob that costs memory where regimes differ is kept only where all of them agree.
+  void settle_votes() {
+    for (const Choice& vote : votes_) {
+      const auto agrees = [&](const RegimeGain& measured) {
+        return std::ranges::any_of(votes_, [&](const Choice& other) {
+          return other.regime == measured.regime && other.knob == vote.knob && other.shape == vote.shape &&
+                 other.value == vote.value;
+        });
+      };
+      if (std::ranges::all_of(out_.profile.gains, agrees)) {
+        out_.profile.choices.push_back(vote);
+      } else {
+        for (Trial& trial : out_.trials) trial.chosen = trial.chosen && !(trial.choice == vote);
+      }
+    }
+  }
+
+  // --- prompts and costs ---------------------------------------------------------------------------------------------
+
+  Status tune_chunk() {
+    const int tokens = std::min(kPromptTokens, positions_ - 1);
+    std::vector<int> values{setup_.chunk};
+    for (const int chunk : kChunks) {
+      if (chunk != setup_.chunk && chunk <= setup_.max_rows && chunk < tokens) values.push_back(chunk);
+    }
+    const double each = many_seconds_ * tokens / many_rows_;
+    const int rounds = rounds_for(each, 2.0 * piece_seconds(), values.size(), kLeastRounds);
+    if (values.size() < 2 || each * kLeastRounds > setup_.seconds / 8) {
+      out_.left_out.emplace_back("rows of a prompt's passes: measuring them would take too long");
+      return {};
+    }
+    prepared_.choose(out_.profile.choices);
+    std::vector<Times> times(values.size());
+    for (int round = 0; round < rounds; ++round) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::size_t v = (i + static_cast<std::size_t>(round)) % values.size();
+        ADZE_TRY(const double seconds, work_.prompt(tokens, values[v]));
+        times[v][""].push_back(seconds);
+      }
+      ADZE_TRY_STATUS(go_on());
+    }
+    choose(Regime::many, {Knob::chunk, false, false, values}, "", times);
+    ++pieces_;
+    return {};
+  }
+
+  Status measure_costs() {
+    prepared_.choose(out_.profile.choices);
+    std::vector<int> counts;
+    for (const int rows : kCostRows) {
+      if (rows <= setup_.max_rows && rows <= positions_) counts.push_back(rows);
+    }
+    for (const int rows : counts) out_.profile.costs.entries.push_back({.rows = rows});
+    for (const int depth : {0, out_.profile.long_context}) {
+      if (depth == 0 && !out_.profile.costs.entries.empty() && out_.profile.costs.entries.front().short_ms > 0) break;
+      ADZE_TRY_STATUS(work_.move_to(depth));
+      std::vector<std::vector<double>> seconds(counts.size());
+      int rounds = kLeastRounds;
+      for (int round = 0; round < rounds; ++round) {
+        const double begin = setup_.now();
+        for (std::size_t i = 0; i < counts.size(); ++i) {
+          ADZE_TRY(const double one, work_.pass(counts[i]));
+          seconds[i].push_back(one);
+        }
+        const double all = setup_.now() - begin;
+        if (round == 0) rounds = rounds_for(all, piece_seconds(), 1, 3);
+        ADZE_TRY_STATUS(go_on());
+      }
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        CostTable::Entry& entry = out_.profile.costs.entries[i];
+        (depth == 0 ? entry.short_ms : entry.long_ms) = 1e3 * median(seconds[i]);
+      }
+      ++pieces_;
+    }
+    return {};
+  }
+
+  // --- measuring -----------------------------------------------------------------------------------------------------
+
+  // Seconds of each variant's passes, in turns.
+  Result<std::vector<Times>> measure(Regime regime, const std::vector<std::vector<Choice>>& variants) {
+    std::vector<Times> times(variants.size());
+    int rounds = kLeastRounds;
+    for (int round = -1; round < rounds; ++round) {  // the first one warms up, and tells how many there can be
+      const double begin = setup_.now();
+      for (std::size_t i = 0; i < variants.size(); ++i) {
+        const std::size_t v = (i + static_cast<std::size_t>(round + 1)) % variants.size();
+        prepared_.choose(variants[v]);
+        ADZE_TRY(const double whole, work_.pass(rows_of(regime)));
+        if (round < 0) continue;
+        times[v][""].push_back(whole);
+        add_dispatches(times[v]);
+      }
+      const double all = setup_.now() - begin;
+      if (round < 0) rounds = rounds_for(all, piece_seconds(), 1, kLeastRounds);
+      ADZE_TRY_STATUS(go_on());
+    }
+    ++pieces_;
+    return times;
+  }
+
+  void add_dispatches(Times& times) {
+    std::map<std::string, double> of_shape;
+    const auto& dispatches = prepared_.schedule().dispatches;
+    for (std::size_t i = 0; i < dispatches.size() && i < seconds_.size(); ++i) {
+      if (!dispatches[i].shape.empty()) of_shape[dispatches[i].shape] += seconds_[i];
+    }
+    for (const auto& [shape, seconds] : of_shape) times[shape].push_back(seconds);
+  }
+
+  std::vector<std::string> shapes() const {
+    std::vector<std::string> all;
+    for (const backend::DispatchInfo& d : prepared_.schedule().dispatches) {
+      if (!d.shape.empty() && std::ranges::find(all, d.shape) == all.end()) all.push_back(d.shape);
+    }
+    return all;
+  }
+
+  double piece_seconds() const { return setup_.seconds / kPieces; }
+  static int rounds_for(double seconds_each, double seconds, std::size_t variants, int least) {
+    const double rounds = seconds / std::max(seconds_each * static_cast<double>(variants), 1e-9);
+    return std::clamp(static_cast<int>(std::min(rounds, 1e6)), least, kMostRounds);
+  }
+  Status go_on() {
+    const double share = std::min(1.0, static_cast<double>(pieces_) / kPieces);
+    if (!setup_.progress || setup_.progress(share)) return {};
+    return fail(ErrorCode::cancelled, "stopped");
+  }
+
+  backend::Prepared& prepared_;
+  const TuneSetup& setup_;
+  Workload work_;
+  const int positions_;
+  int many_rows_ = 0;
+  double many_seconds_ = 0.0;
+  std::vector<double> seconds_;  // of the last pass's dispatches
+  std::vector<Choice> votes_;
+  int pieces_ = 0;  // done
+  Measured out_;
+};
+
+}  // namespace
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Result<Measured> measure_profile(backend::Prepared& prepared, const ops::Plan& plan, const TuneSetup& setup) {
+  return Tuner(prepared, plan, setup).run();
+}
+
+Result<Rates> measure_rates(backend::Prepared& prepared, const ops::Plan& plan, const TuneSetup& setup) {
+  Workload work(prepared, plan, setup.positions, setup.max_rows, setup.now);
+  const int rows = std::min({setup.chunk, setup.max_rows, setup.positions});
+  std::vector<double> one, many;
+  const double begin = setup.now();
+  for (int round = -1; round < kLeastRounds; ++round) {
+    ADZE_TRY_STATUS(work.move_to(0));
+    ADZE_TRY(const double many_seconds, work.pass(rows));
+    ADZE_TRY_STATUS(work.move_to(0));
+    std::vector<double> singles;
+    for (int i = 0; i < kLeastRounds; ++i) {
+      ADZE_TRY(const double seconds, work.pass(1));
+      singles.push_back(seconds);
+    }
+    if (round < 0) continue;
+    many.push_back(many_seconds);
+    one.push_back(median(singles));
+    if (round >= 2 && setup.now() - begin > setup.seconds) break;
+  }
+  return Rates{.generate = 1.0 / median(one), .prompt = rows / median(many)};
+}
+
+}  // namespace adze::tune
