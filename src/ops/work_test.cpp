@@ -30,7 +30,7 @@ TEST(Work, ProductsCountWeightsOnceAndRowsEach) {
 TEST(Work, TheHeadServesWantedRows) {
   const tensor::TensorView head = weight(DType::q8_0, 1, 32, 32);
   Plan plan;
-  plan.steps.emplace_back(Head{.weight = &head, .in = 0});
+  plan.steps.emplace_back(Head{.norm = {}, .weight = &head, .in = 0});
   EXPECT_EQ(work_of(plan, {.rows = 5, .wanted = 2}, 2).byte_products, 2 * 32 * 32);
   EXPECT_EQ(work_of(plan, {.rows = 5, .wanted = 0}, 2).weight_bytes, 0);
 }
@@ -64,7 +64,7 @@ TEST(Work, ExpertsThatNoRowIsRoutedToAreNotRead) {
 TEST(Work, RecurrentStatesAreReadAndWritten) {
   Plan plan;
   plan.state_layers = {{.channels = 8, .kernel = 4, .value_heads = 2, .key_size = 4, .value_size = 8}};
-  plan.steps.emplace_back(DeltaScan{.state_layer = 0});
+  plan.steps.emplace_back(DeltaScan{.state_layer = 0, .heads = {}});
   EXPECT_EQ(work_of(plan, {.rows = 3, .sequences = 3, .depth = 1000}, 2).cache_bytes, 3 * 2 * 4 * 2 * 4 * 8);
 }
 
