@@ -16,11 +16,11 @@ using std::chrono::hours;
 
 class PackDirectory : public ::testing::Test {
  protected:
-  PackDirectory() {
+  void SetUp() override {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
-  ~PackDirectory() override { fs::remove_all(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
 
   // A pack of 2 MiB + 64 bytes that was used so long ago, of a model that is still what it was.
   fs::path add(std::uint64_t number, hours unused_for) {

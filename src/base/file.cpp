@@ -145,6 +145,13 @@ void MappedFile::prefetch() const {
   if (mapped_) ::madvise(const_cast<std::byte*>(data_), size_, MADV_WILLNEED);
 }
 
+void prefetch_pages(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto into = static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(bytes.data()) % page);
+  ::madvise(const_cast<std::byte*>(bytes.data()) - into, into + bytes.size(), MADV_WILLNEED);
+}
+
 void MappedFile::release(std::size_t offset, std::size_t size) const {
   if (!file_backed_ || offset >= size_) return;
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));

@@ -48,6 +48,10 @@ class MappedFile {
   std::filesystem::path path_;
 };
 
+// Starts reading the pages of these bytes, if they are a file's, and does not wait: for a few of many, which would be
+// read one after the other as they are touched. A hint.
+void prefetch_pages(std::span<const std::byte> bytes);
+
 // The whole file. Errors: not_found, io, limit_exceeded when it is larger than max_bytes.
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
 // The same for a part of a model, which is a file on a disk: a pipe is refused, not waited for (corrupt_file).

@@ -44,6 +44,33 @@ TEST(File, ReleasedPagesComeBack) {
   std::filesystem::remove(path);
 }
 
+TEST(File, PagesOfAFileThatIsReadHereAndThereComeBack) {
+  const auto path = temporary("adze_release_all_test.bin");
+  ASSERT_TRUE(write_file_atomic(path, std::string(100'000, 'r')));
+  for (const bool map : {true, false}) {
+    const auto file = MappedFile::open(path, {.map = map});
+    ASSERT_TRUE(file);
+    for (int round = 0; round < 2; ++round) {
+      file->release_all();
+      prefetch_pages(file->bytes().subspan(70'001, 5));
+      prefetch_pages({});
+      EXPECT_EQ(static_cast<char>(file->bytes()[70'003]), 'r');
+    }
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(File, AFileIsWrittenInAnyOrder) {
+  const auto path = temporary("adze_write_at_test.bin");
+  auto file = AtomicFile::create(path);
+  ASSERT_TRUE(file && file->write_at(5, std::as_bytes(std::span("body", 4))));
+  file->write_back(0, 9, AtomicFile::WriteBack::begin);
+  file->write_back(0, 9, AtomicFile::WriteBack::wait);
+  ASSERT_TRUE(file->write_at(0, std::as_bytes(std::span("head", 4))) && file->commit());
+  EXPECT_EQ(read_file(path, 100).value(), std::string("head\0body", 9));
+  std::filesystem::remove(path);
+}
+
 TEST(File, NamesWhatIsMissing) {
   const auto missing = MappedFile::open(temporary("adze_no_such_file"));
   ASSERT_FALSE(missing);

@@ -34,19 +34,12 @@ std::span<const std::byte> sample_of(std::span<const std::byte> source) {
   return source.subspan((source.size() - size) / 2, size);
 }
 
-// Starts reading bytes of a mapped file.
-void fetch(std::span<const std::byte> bytes) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
-  const auto page = begin - begin % static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  ::madvise(reinterpret_cast<void*>(page), begin - page + bytes.size(), MADV_WILLNEED);
-}
-
 // Everything that decides what the packed bytes are. The digest of the source knows the files by their headers, sizes
 // and times; where all times are the same (images of containers, stores of packages) the samples tell two models of one
 // shape apart.
 Digest key_of(const backend::PackOptions& options, std::string_view layout, std::span<const PackItem> items) {
   for (const PackItem& item : items) {  // the disk gets all reads at once
-    for (const auto source : item.sources) fetch(sample_of(source));
+    for (const auto source : item.sources) prefetch_pages(sample_of(source));
   }
   std::string text = fmt::format("{} {}\n", to_hex(options.source), layout);
   for (const PackItem& item : items) {

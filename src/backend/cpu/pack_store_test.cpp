@@ -20,11 +20,11 @@ constexpr std::uint64_t kBudget = 1u << 30;
 
 class PackStoreTest : public ::testing::Test {
  protected:
-  PackStoreTest() {
+  void SetUp() override {
     fs::remove_all(folder_);
     for (std::size_t i = 0; i < source_.size(); ++i) source_[i] = static_cast<std::byte>(i * 31 + i / 251);
   }
-  ~PackStoreTest() override { fs::remove_all(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
 
   backend::PackOptions options() {
     return {.directory = folder_,
