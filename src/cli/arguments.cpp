@@ -177,6 +177,17 @@ Result<int> parse_count(std::string_view option, std::string_view text, int leas
   return value;
 }
 
+Result<std::vector<int>> parse_counts(std::string_view option, std::string_view text, int least, int most) {
+  std::vector<int> counts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    ADZE_TRY(const int count, parse_count(option, text.substr(at, comma - at), least, most));
+    counts.push_back(count);
+    at = comma + 1;
+  }
+  return counts;
+}
+
 Status apply_flags(const Arguments& arguments, SettingsBuilder& settings) {
   for (const Arguments::GivenSetting& given : arguments.settings_) {
     ADZE_TRY_STATUS(settings.set(*given.row, given.value, {SettingSource::flag, given.flag}));

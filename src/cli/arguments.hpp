@@ -54,6 +54,9 @@ Result<Arguments> parse_arguments(const Command& command, std::span<const char* 
 // A whole number between `least` and `most`. Errors: invalid_argument, naming the option.
 Result<int> parse_count(std::string_view option, std::string_view text, int least, int most);
 
+// Several with commas between them, "512,2048". Errors: the same.
+Result<std::vector<int>> parse_counts(std::string_view option, std::string_view text, int least, int most);
+
 // Stores the flags that are settings. Errors: invalid_argument, naming the flag.
 Status apply_flags(const Arguments& arguments, SettingsBuilder& settings);
 

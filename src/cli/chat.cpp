@@ -115,7 +115,7 @@ Status Session::answer(const std::string& message) {
   context_.console.print("\n");
   if (generation->finish == FinishReason::cancelled) context_.console.note("(stopped)");
   if (ended_by_context(*generation, options)) context_.console.note("(the context is full; /clear starts afresh)");
-  if (context_.settings().verbose) print_statistics(context_, *generation);
+  if (context_.settings().verbose) print_statistics(context_, engine_, *generation);
   context_.console.print("\n");
   context_.console.flush();
   return {};

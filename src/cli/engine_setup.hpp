@@ -12,15 +12,24 @@
 
 namespace adze::cli {
 
+// What a command wants of its engine besides the settings.
+struct EngineNeeds {
+  std::optional<std::string> chat_template{};
+  std::int64_t positions = 0;  // the context where the settings leave it open; 0: the model's own
+  int sequences = 0;           // LoadOptions::sequences
+};
+
 // What the settings say about loading a model.
-LoadOptions load_options(const Settings& settings, const std::optional<std::string>& chat_template);
+LoadOptions load_options(const Settings& settings, const EngineNeeds& needs);
 
 // Finds and loads the model of the first positional. Errors: those of find_model and Engine::load.
 Result<Engine> load_engine(const Context& context, const std::optional<std::string>& chat_template = {});
 
 // The same for a model that is not the first positional.
-Result<Engine> load_engine_of(const Context& context, const std::string& model,
-                              const std::optional<std::string>& chat_template = {});
+Result<Engine> load_engine_of(const Context& context, const std::string& model, const EngineNeeds& needs);
+
+// The kernels that --cpu asks for, as the backend names them; empty: the best.
+std::string kernel_set_of(const Settings& settings);
 
 // The model's defaults under the settings. Errors: invalid_argument for a malformed --logit-bias or --stop-id.
 Result<GenerateOptions> generate_options(const Engine& engine, const Settings& settings);
@@ -42,8 +51,9 @@ Result<std::optional<std::string>> prompt_text(const Context& context, std::size
 
 // The answer ended where the context did, before the number of tokens that was asked for.
 bool ended_by_context(const Generation& generation, const GenerateOptions& options);
-// "prompt 12 tokens, 800 tokens/s; generated ..." on stderr, unless quiet; with --verbose the seed as well.
-void print_statistics(const Context& context, const Generation& generation);
+// "prompt 12 tokens, 800 tokens/s; generated ..." on stderr, unless quiet; with --verbose the seed as well, and what
+// share of this machine's limit that is, which is measured then.
+void print_statistics(const Context& context, const Engine& engine, const Generation& generation);
 
 // The lines of --verbose: the model, its context and route, the samplers in the order they run, the seed.
 void print_verbose(Console& console, const Engine& engine, const GenerateOptions& options);

@@ -62,7 +62,7 @@ Result<ExitCode> run_generate(Context& context) {
     context.console.print("\n");
   }
   if (ended_by_context(generation, options)) context.console.note("(the context is full; --ctx makes it larger)");
-  print_statistics(context, generation);
+  print_statistics(context, engine, generation);
   if (generation.finish == FinishReason::cancelled) return ExitCode::interrupted;
   finish_packs(context, engine);
   return ExitCode::ok;
