@@ -16,7 +16,7 @@ struct ForwardRows {
 };
 
 // Every weight and every visible position counts once, however many rows use it; of experts, those that the rows are
-// routed to if each is as likely. Products of attention and of recurrent layers are left out: a few per cent.
+// routed to if each is as likely. Products of attention and of recurrent layers are left out.
 struct Work {
   double weight_bytes = 0;   // of matrices, as they are stored
   double cache_bytes = 0;    // keys and values read; recurrent states read and written

@@ -439,5 +439,26 @@ TEST_F(Program, KernelSetsAreForcedByName) {
   EXPECT_EQ(adze_json({"doctor", "--json"})["problems"], json::array());
 }
 
+TEST_F(Program, BenchmarksAreSharesOfTheLimit) {
+  const json model = adze_json({"bench", "model", kModel, "-t", "1", "--prompt-tokens", "8", "--generate-tokens", "4",
+                                "--batch", "1,2", "--rounds", "1", "--json"});
+  ASSERT_EQ(model["cases"].size(), 3u);
+  EXPECT_EQ(model["cases"][2]["case"], "generate 4 x 2");
+  for (const json& row : model["cases"]) {
+    EXPECT_GT(row["tokens_per_second"][0], 0) << row;
+    EXPECT_GT(row["share_of_limit"], 0) << row;
+    EXPECT_FALSE(row.contains("ratio")) << row;
+  }
+  const json kernels = adze_json({"bench", "kernels", "q4_0", "--rows", "1,3", "-t", "1", "--json"});
+  ASSERT_EQ(kernels["kernels"].size(), 2u);
+  EXPECT_GT(kernels["kernels"][1]["share_of_limit"], 0);
+  EXPECT_GT(adze_json({"bench", "limits", "-t", "1", "--json"})["int8_multiply_adds_per_second"], 0);
+  expect_failure(adze({"bench", "speed"}), 2, "no benchmark 'speed'");
+  expect_failure(adze({"bench", "model", kModel, "--peer", "/no/such/llama-bench"}), 3, "/no/such/llama-bench");
+  expect_failure(adze({"bench", "kernels", "q9_z"}), 2, "q9_z");
+  const Outcome verbose = adze({"generate", kModel, "--ids", "1,2", "-n", "3", "--ignore-eos", "--verbose"});
+  EXPECT_THAT(verbose.err, HasSubstr("of this machine's limit: prompt "));
+}
+
 }  // namespace
 }  // namespace adze::e2e

@@ -29,6 +29,7 @@ class Run {
       : context_(context), rows_(std::move(rows)), limits_(kernel_set, threads) {
     options_.kernel_set = std::move(kernel_set);
     options_.threads = threads;
+    options_.pack_in_memory = context.arguments.has("packed");
     if (context.settings().compute == "f32") options_.compute = backend::Compute::f32;
   }
 

@@ -89,8 +89,8 @@ TEST(Reports, AsATable) {
 
 TEST(Reports, AsJson) {
   const std::string json = sample().json();
-  EXPECT_THAT(json, HasSubstr(R"("case": "generate 32 x 8")"));
-  EXPECT_THAT(json, HasSubstr(R"("ratio": 2)"));
+  EXPECT_THAT(json, HasSubstr(R"("case":"generate 32 x 8")"));
+  EXPECT_THAT(json, HasSubstr(R"("ratio":2)"));
 }
 
 TEST(Recorded, KnowsItsModelsOnItsMachineOnly) {
