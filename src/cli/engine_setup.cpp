@@ -80,10 +80,9 @@ namespace {
 // What the rates are of this machine's limit, measured now: "prompt 212.4 GMAC/s = 30 % of 705.1 GMAC/s; generation
 // ...".
 std::string truth_line(const Context& context, const Engine& engine, const Statistics& s) {
-  const Settings& settings = context.settings();
-  const int threads =
-      settings.threads > 0 ? static_cast<int>(settings.threads) : backend::describe_machine().threads;
-  bench::Limits limits(kernel_set_of(settings), threads);
+  const Result<int> threads = thread_count(context);
+  if (!threads) return threads.error().message;
+  bench::Limits limits(kernel_set_of(context.settings()), *threads);
   const ForwardWork step = engine.forward_work(1, 1, 1, s.reused_tokens + s.prompt_tokens + s.generated_tokens / 2);
   const std::uint64_t working_set = bench::working_set_of(engine, step);
   if (const Status measured = limits.measure(working_set); !measured) return measured.error().message;

@@ -29,7 +29,7 @@ class Run {
       : context_(context), rows_(std::move(rows)), limits_(kernel_set, threads) {
     options_.kernel_set = std::move(kernel_set);
     options_.threads = threads;
-    options_.pack_in_memory = context.arguments.has("packed");
+    options_.pack_in_memory = !context.arguments.has("unpacked");
     if (context.settings().compute == "f32") options_.compute = backend::Compute::f32;
   }
 
@@ -107,10 +107,10 @@ struct Machine {
   std::string kernel_set;
   int threads = 0;
 };
-Result<Machine> machine_of(const Settings& settings) {
+Result<Machine> machine_of(const Context& context) {
   Machine machine;
-  ADZE_TRY(machine.kernel_set, backend::choose_kernel_set(kernel_set_of(settings)));
-  machine.threads = settings.threads > 0 ? static_cast<int>(settings.threads) : backend::describe_machine().threads;
+  ADZE_TRY(machine.kernel_set, backend::choose_kernel_set(kernel_set_of(context.settings())));
+  ADZE_TRY(machine.threads, thread_count(context));
   return machine;
 }
 
@@ -136,7 +136,7 @@ Result<ExitCode> bench_kernels(Context& context) {
       if (info.quantise != nullptr) types.push_back(info.type);
     }
   }
-  ADZE_TRY(const Machine machine, machine_of(context.settings()));
+  ADZE_TRY(const Machine machine, machine_of(context));
   watch_interrupts();
   Run run(context, std::move(rows), machine.kernel_set, machine.threads);
   for (const tensor::DType type : types) ADZE_TRY_STATUS(run.products(type));
@@ -156,7 +156,7 @@ Result<ExitCode> bench_kernels(Context& context) {
 }
 
 Result<ExitCode> bench_limits(Context& context) {
-  ADZE_TRY(const Machine machine, machine_of(context.settings()));
+  ADZE_TRY(const Machine machine, machine_of(context));
   constexpr std::uint64_t kMebibytes[] = {1, 16, 90, 350};
   JsonWriter json;
   json.begin_object()

@@ -151,13 +151,12 @@ Result<ExitCode> bench_model(Context& context) {
   wait_for_packs(context, engine);
   Report report;
   report.model = engine.info();
-  const backend::Machine machine = backend::describe_machine();
-  const Settings& settings = context.settings();
-  report.processor = machine.processor;
-  report.threads = settings.threads > 0 ? static_cast<int>(settings.threads) : machine.threads;
-  ADZE_TRY(report.kernel_set, backend::choose_kernel_set(kernel_set_of(settings)));
+  report.processor = backend::describe_machine().processor;
+  ADZE_TRY(report.threads, thread_count(context));
+  ADZE_TRY(report.kernel_set, backend::choose_kernel_set(kernel_set_of(context.settings())));
   Limits limits(report.kernel_set, report.threads);
   ADZE_TRY_STATUS(run_rounds(context, engine, plan, peer, path, limits, report));
+  report.packed_bytes = engine.packs().state == PackState::ready ? engine.packs().total_bytes : 0;
   report.peak_memory_bytes = peak_memory_bytes();
   for (Row& row : report.rows) {
     const ForwardWork work = forward_of(engine, row.what);

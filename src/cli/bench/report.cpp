@@ -30,7 +30,8 @@ std::optional<double> Row::ratio() const {
 }
 
 std::string Report::text() const {
-  std::string out = fmt::format("{}, {} threads, {}\n{}\n", model.name, threads, kernel_set, model.numeric_class);
+  std::string out = fmt::format("{}, {} threads, {}, weights {}\n{}\n", model.name, threads, kernel_set,
+                                packed_bytes > 0 ? "packed" : "as in the file", model.numeric_class);
   for (const Row& row : rows) {
     const Spread spread = spread_of(row.rates);
     const double forward = static_cast<double>(row.what.tokens_per_forward()) / spread.median;
@@ -66,6 +67,7 @@ std::string Report::json() const {
       .field("parameters", model.parameters)
       .field("file_bytes", model.file_bytes)
       .field("weight_bytes", model.weight_bytes)
+      .field("packed_bytes", packed_bytes)
       .field("processor", processor)
       .field("threads", threads)
       .field("kernel_set", kernel_set)

@@ -30,7 +30,8 @@ struct Report {
   std::string kernel_set;
   std::string processor;
   std::string logits_hash;
-  std::string peer;  // "llama.cpp 0c1e570"; empty: none was run
+  std::string peer;                // "llama.cpp 0c1e570"; empty: none was run
+  std::uint64_t packed_bytes = 0;  // 0: the weights were read as the file stores them
   std::uint64_t peak_memory_bytes = 0;
   std::vector<Row> rows;
 

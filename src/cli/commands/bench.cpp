@@ -22,7 +22,7 @@ constexpr Option kOptions[] = {
     {"-r,--rounds", "N", "model: measured rounds after one to warm up (default 5)", ""},
     {"--peer", "LLAMA-BENCH", "model: llama.cpp's llama-bench, run in turn with Adze; prints a table of both", ""},
     {"--rows", "LIST", "kernels: rows of activations (default 1,2,4,8,12,16,64)", ""},
-    {"--packed", "", "kernels: weights in the layout that kernels read fastest, not in the file's", ""},
+    {"--unpacked", "", "kernels: weights as files hold them, which they are until a model is packed", ""},
     {"--json", "", "Print one JSON object with every figure", ""},
 };
 constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub, SettingGroup::cache};
