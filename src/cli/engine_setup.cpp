@@ -38,6 +38,27 @@ std::optional<float> narrow(const std::optional<double>& value) {
   return static_cast<float>(*value);
 }
 
+// What the rates are of this machine's limit, measured now: "prompt 212.4 GMAC/s = 30 % of 705.1 GMAC/s; generation
+// ...".
+std::string truth_line(const Context& context, const Engine& engine, const Statistics& s) {
+  const Result<int> threads = thread_count(context);
+  if (!threads) return threads.error().message;
+  bench::Limits limits(kernel_set_of(context.settings()), *threads);
+  const ForwardWork step = engine.forward_work(1, 1, 1, s.reused_tokens + s.prompt_tokens + s.generated_tokens / 2);
+  const std::uint64_t working_set = bench::working_set_of(engine, step);
+  if (const Status measured = limits.measure(working_set); !measured) return measured.error().message;
+  std::string line = "of this machine's limit: ";
+  if (s.prompt_tokens > 0 && s.prompt_seconds > 0) {
+    const ForwardWork prompt = engine.forward_work(s.prompt_tokens, 1, 1, s.reused_tokens);
+    line += fmt::format("prompt {}", limits.bound(prompt, working_set).share_text(s.prompt_seconds));
+  }
+  if (s.generated_tokens > 1) {
+    line += fmt::format("{}generation {}", line.ends_with(' ') ? "" : "; ",
+                        limits.bound(step, working_set).share_text(1 / s.generate_rate()));
+  }
+  return line;
+}
+
 template <class Target, class Value>
 void override_with(Target& target, const std::optional<Value>& value) {
   if (value) target = static_cast<Target>(*value);
@@ -74,31 +95,6 @@ LoadOptions load_options(const Settings& settings, const EngineNeeds& needs) {
   }
   return options;
 }
-
-namespace {
-
-// What the rates are of this machine's limit, measured now: "prompt 212.4 GMAC/s = 30 % of 705.1 GMAC/s; generation
-// ...".
-std::string truth_line(const Context& context, const Engine& engine, const Statistics& s) {
-  const Result<int> threads = thread_count(context);
-  if (!threads) return threads.error().message;
-  bench::Limits limits(kernel_set_of(context.settings()), *threads);
-  const ForwardWork step = engine.forward_work(1, 1, 1, s.reused_tokens + s.prompt_tokens + s.generated_tokens / 2);
-  const std::uint64_t working_set = bench::working_set_of(engine, step);
-  if (const Status measured = limits.measure(working_set); !measured) return measured.error().message;
-  std::string line = "of this machine's limit: ";
-  if (s.prompt_tokens > 0 && s.prompt_seconds > 0) {
-    const ForwardWork prompt = engine.forward_work(s.prompt_tokens, 1, 1, s.reused_tokens);
-    line += fmt::format("prompt {}", limits.bound(prompt, working_set).share_text(s.prompt_seconds));
-  }
-  if (s.generated_tokens > 1) {
-    line += fmt::format("{}generation {}", line.ends_with(' ') ? "" : "; ",
-                        limits.bound(step, working_set).share_text(1 / s.generate_rate()));
-  }
-  return line;
-}
-
-}  // namespace
 
 Result<Engine> load_engine(const Context& context, const std::optional<std::string>& chat_template) {
   return load_engine_of(context, *context.arguments.positional(0), {.chat_template = chat_template});

@@ -93,7 +93,7 @@ KernelBench::KernelBench(KernelBench&&) noexcept = default;
 KernelBench& KernelBench::operator=(KernelBench&&) noexcept = default;
 KernelBench::~KernelBench() = default;
 
-Result<KernelBench> KernelBench::products(DType type, backend::PrepareOptions options) {
+Result<KernelBench> KernelBench::products(DType type, backend::PrepareOptions options, int matrices) {
   if (tensor::dtype_info(type).quantise == nullptr) {
     return fail(ErrorCode::unsupported_type,
                 fmt::format("weights of type {} cannot be made here", tensor::dtype_info(type).name));
@@ -101,10 +101,10 @@ Result<KernelBench> KernelBench::products(DType type, backend::PrepareOptions op
   auto state = std::make_unique<State>();
   state->begin(kWidth);
   state->plan.buffers.push_back({"other row", kWidth});
-  for (int i = 0; i < kMatrices; ++i) {
+  for (int i = 0; i < matrices; ++i) {
     state->add(ops::Project{.parts = {{.weight = state->weight(type, kWidth, kWidth)}}, .in = i % 2, .out = 1 - i % 2});
   }
-  ADZE_TRY_STATUS(state->end(kMatrices % 2, options));
+  ADZE_TRY_STATUS(state->end(matrices % 2, options));
   return KernelBench(std::move(state));
 }
 

@@ -9,7 +9,7 @@ using tensor::DType;
 
 TEST(KernelBench, ProductsOfEveryWeightTypeThatAdzeWrites) {
   for (const tensor::DTypeInfo& info : tensor::all_dtypes()) {
-    const auto bench = KernelBench::products(info.type, {.threads = 1});
+    const auto bench = KernelBench::products(info.type, {.threads = 1}, 1);
     if (info.quantise == nullptr) {
       ASSERT_FALSE(bench) << info.name;
       EXPECT_EQ(bench.error().code, ErrorCode::unsupported_type);
@@ -17,16 +17,16 @@ TEST(KernelBench, ProductsOfEveryWeightTypeThatAdzeWrites) {
     }
     ASSERT_TRUE(bench) << info.name << ": " << bench.error().message;
     EXPECT_FALSE(bench->kernel().empty()) << info.name;
-    const double weights = static_cast<double>(KernelBench::kWidth) * KernelBench::kWidth * KernelBench::kMatrices;
+    const double weights = static_cast<double>(KernelBench::kWidth) * KernelBench::kWidth;
     const ops::Work work = bench->work(3);
     const double products = tensor::is_block_type(info.type) ? work.byte_products : work.float_products;
-    EXPECT_NEAR(products, 3 * weights, 0.01 * weights) << info.name;
+    EXPECT_NEAR(products, 3 * weights, 0.02 * weights) << info.name;
     EXPECT_EQ(work.cache_bytes, 0);
   }
 }
 
 TEST(KernelBench, TimesAreAboveNothing) {
-  auto bench = KernelBench::products(DType::q4_0, {.threads = 2}).value();
+  auto bench = KernelBench::products(DType::q4_0, {.threads = 2, .pack_in_memory = true}, 2).value();
   const Result<double> seconds = bench.seconds(2);
   ASSERT_TRUE(seconds) << seconds.error().message;
   EXPECT_GT(*seconds, 0);
