@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
 
 namespace adze::test {
 
-ModelFolder::ModelFolder(const std::string& name) : path_(std::filesystem::path(::testing::TempDir()) / name) {
+// The process in the name: parts of one test program run side by side.
+ModelFolder::ModelFolder(const std::string& name)
+    : path_(std::filesystem::path(::testing::TempDir()) / fmt::format("{}.{}", name, ::getpid())) {
   std::filesystem::remove_all(path_);
   std::filesystem::create_directories(path_);
 }

@@ -140,7 +140,7 @@ Result<ExitCode> verify(Context& context, const std::vector<StoredPack>& packs) 
 
 Result<ExitCode> make(Context& context) {
   ADZE_TRY(const std::string name, required_positional(context, 1));
-  ADZE_TRY(Engine engine, load_engine_of(context, name));
+  ADZE_TRY(Engine engine, load_engine_of(context, name, {}));
   watch_interrupts();
   wait_for_packs(context, engine);
   if (interrupted()) return ExitCode::interrupted;
