@@ -93,7 +93,7 @@ KernelBench::KernelBench(KernelBench&&) noexcept = default;
 KernelBench& KernelBench::operator=(KernelBench&&) noexcept = default;
 KernelBench::~KernelBench() = default;
 
-Result<KernelBench> KernelBench::products(DType type, backend::PrepareOptions options, int matrices) {
+Result<KernelBench> KernelBench::products(DType type, const backend::PrepareOptions& options, int matrices) {
   if (tensor::dtype_info(type).quantise == nullptr) {
     return fail(ErrorCode::unsupported_type,
                 fmt::format("weights of type {} cannot be made here", tensor::dtype_info(type).name));
@@ -108,7 +108,7 @@ Result<KernelBench> KernelBench::products(DType type, backend::PrepareOptions op
   return KernelBench(std::move(state));
 }
 
-Result<KernelBench> KernelBench::attention(backend::PrepareOptions options) {
+Result<KernelBench> KernelBench::attention(const backend::PrepareOptions& options) {
   auto state = std::make_unique<State>();
   constexpr int kQueries = kHeads * kHeadSize;
   state->begin(kQueries + 2 * kKvHeads * kHeadSize);

@@ -22,8 +22,9 @@ class KernelBench {
 
   // The caller's options for kernels, threads and types; sizes are set here. The weights are random blocks of the type.
   // Errors: those of backend::prepare(); unsupported_type for one that Adze does not write.
-  static Result<KernelBench> products(tensor::DType type, backend::PrepareOptions options, int matrices = kMatrices);
-  static Result<KernelBench> attention(backend::PrepareOptions options);
+  static Result<KernelBench> products(tensor::DType type, const backend::PrepareOptions& options,
+                                      int matrices = kMatrices);
+  static Result<KernelBench> attention(const backend::PrepareOptions& options);
   KernelBench(KernelBench&&) noexcept;
   KernelBench& operator=(KernelBench&&) noexcept;
   ~KernelBench();

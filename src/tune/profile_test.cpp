@@ -48,7 +48,7 @@ TEST_F(ProfileFile, HasANameForEachSubject) {
     if (field == 5) {
       ++other.cpus;
     } else {
-      *texts[field] += "x";
+      *texts[field] += 'x';
     }
     EXPECT_NE(profile_path(directory_, other), path) << field;
   }

@@ -27,7 +27,8 @@ class Formula final : public backend::Prepared {
     schedule_.dispatches[2].shape = "B";
   }
   // How much faster a choice makes its part.
-  std::function<double(Regime, Knob, const std::string& shape, int value)> gain = [](auto...) { return 1.0; };
+  std::function<double(Regime, Knob, const std::string& shape, int value)> gain = [](Regime, Knob, const std::string&,
+                                                                                     int) { return 1.0; };
   double noise = 0.01;
 
   const backend::Schedule& schedule() const override { return schedule_; }
@@ -63,7 +64,7 @@ class Formula final : public backend::Prepared {
     }
     double whole = 0.0;
     for (double& part : parts) whole += part *= std::max(0.5, normal(random_));
-    if (seconds_ != nullptr) *seconds_ = parts;
+    if (seconds_ != nullptr) *seconds_ = std::move(parts);
     now_ += whole;
     return {};
   }

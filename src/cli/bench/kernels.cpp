@@ -45,7 +45,7 @@ class Run {
   const std::vector<Row>& measured() const { return measured_; }
 
  private:
-  Status measure(std::string what, tune::KernelBench& bench) {
+  Status measure(const std::string& what, tune::KernelBench& bench) {
     for (const int rows : rows_) {
       if (interrupted()) return fail(ErrorCode::cancelled, "stopped");
       const auto work = bench.work(rows);
