@@ -296,7 +296,8 @@ class Builder {
         info.kernel += (info.kernel.empty() ? "" : ", ") + std::string(m.kernel->name);
       }
       info.reason = fmt::format(
-          "the {} kernel for this weight type{}; up to {} rows straight from packed weights, more through a panel",
+          "the {} kernel for this weight type{}; tiles of up to {} rows on packed weights; on those of the file "
+          "through a panel",
           table_.name, options_.compute == backend::Compute::f32 ? " under --compute f32" : "", table_.max_tile);
     } else {
       info.kernel = "f32";
