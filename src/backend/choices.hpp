@@ -46,9 +46,9 @@ struct Choice {
 // Values that a knob may be given in one regime, the built-in rule's first.
 struct Candidates {
   Knob knob;
-  bool by_shape;        // each shape may have a value of its own
-  bool in_all_regimes;  // one value in all regimes, or it costs memory twice
   std::vector<int> values;
+  std::vector<std::string> shapes{""};  // that may each have a value of its own; "": one for whole passes
+  bool in_all_regimes = false;          // one value in all regimes, or it costs memory twice
 };
 
 // Words for files, which are read again, and for people.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "tune/workload.hpp"
 
@@ -131,14 +132,13 @@ class Tuner {
     std::vector<std::vector<Choice>> variants;
     for (const int value : candidates.values) {
       std::vector<Choice> choices = out_.profile.choices;
-      if (!candidates.by_shape) choices.push_back({regime, candidates.knob, {}, value});
-      for (const std::string& shape : candidates.by_shape ? shapes() : std::vector<std::string>{}) {
+      for (const std::string& shape : candidates.shapes) {
         choices.push_back({regime, candidates.knob, shape, value});
       }
       variants.push_back(std::move(choices));
     }
     ADZE_TRY(std::vector<Times> times, measure(regime, variants));
-    for (const std::string& shape : candidates.by_shape ? shapes() : std::vector<std::string>{""}) {
+    for (const std::string& shape : candidates.shapes) {
       choose(regime, candidates, shape, times);
     }
     return {};
@@ -147,6 +147,7 @@ class Tuner {
   void choose(Regime regime, const Candidates& candidates, const std::string& shape, std::vector<Times>& times) {
     std::optional<std::size_t> best;
     const std::size_t first = out_.trials.size();
+    if (median(times[0][shape]) == 0.0) return;  // these passes do without it: a prompt's have no logits
     for (std::size_t v = 1; v < times.size(); ++v) {
       const Ratio ratio = speed_ratio(times[0][shape], times[v][shape]);
       out_.trials.push_back({{regime, candidates.knob, shape, candidates.values[v], ratio.median}, ratio.error});
@@ -159,7 +160,8 @@ class Tuner {
     (candidates.in_all_regimes ? votes_ : out_.profile.choices).push_back(out_.trials[*best].choice);
   }
 
-  // Whether all choices of a regime together gain what they promise; else none is kept.
+  // Whether all choices of a regime together gain something where they act: in the products of their shapes, or in the
+  // whole pass where one is for all of it. Else none is kept.
   Status confirm(Regime regime) {
     const auto of_regime = [&](const Choice& c) { return c.regime == regime; };
     std::vector<Choice> without = out_.profile.choices;
@@ -168,16 +170,30 @@ class Tuner {
     std::vector<std::vector<Choice>> variants{without};
     if (any) variants.push_back(out_.profile.choices);
     ADZE_TRY(std::vector<Times> times, measure(regime, variants));
-    const double built_in = median(times.front()[""]), chosen = median(times.back()[""]);
-    if (any && !speed_ratio(times.front()[""], times.back()[""]).exceeds(1.0)) {
+    const double built_in = median(times.front()[""]);
+    double chosen = median(times.back()[""]);
+    if (any && !speed_ratio(where_chosen(regime, times.front()), where_chosen(regime, times.back())).exceeds(1.0)) {
       std::erase_if(out_.profile.choices, of_regime);
       for (Trial& trial : out_.trials) trial.chosen = trial.chosen && trial.choice.regime != regime;
-      out_.profile.gains.push_back({regime, 1e3 * built_in, 1e3 * built_in});
+      chosen = built_in;
       out_.left_out.push_back(fmt::format("the choices for {}: together they gain nothing", describe(regime)));
-      return {};
     }
     out_.profile.gains.push_back({regime, 1e3 * built_in, 1e3 * chosen});
     return {};
+  }
+
+  // Of each round, the seconds of what a regime's choices act on.
+  std::vector<double> where_chosen(Regime regime, Times& times) const {
+    std::set<std::string> shapes;
+    for (const Choice& choice : out_.profile.choices) {
+      if (choice.regime == regime) shapes.insert(choice.shape);
+    }
+    if (shapes.contains("")) shapes = {""};
+    std::vector<double> sums(times[""].size(), 0.0);
+    for (const std::string& shape : shapes) {
+      for (std::size_t round = 0; round < sums.size(); ++round) sums[round] += times[shape][round];
+    }
+    return sums;
   }
 
   // A knob that costs memory where regimes differ is kept only where all of them agree.
@@ -221,7 +237,7 @@ class Tuner {
       }
       ADZE_TRY_STATUS(go_on());
     }
-    choose(Regime::many, {Knob::chunk, false, false, values}, "", times);
+    choose(Regime::many, {Knob::chunk, values}, "", times);
     ++pieces_;
     return {};
   }
@@ -288,14 +304,6 @@ class Tuner {
       if (!dispatches[i].shape.empty()) of_shape[dispatches[i].shape] += seconds_[i];
     }
     for (const auto& [shape, seconds] : of_shape) times[shape].push_back(seconds);
-  }
-
-  std::vector<std::string> shapes() const {
-    std::vector<std::string> all;
-    for (const backend::DispatchInfo& d : prepared_.schedule().dispatches) {
-      if (!d.shape.empty() && std::ranges::find(all, d.shape) == all.end()) all.push_back(d.shape);
-    }
-    return all;
   }
 
   double piece_seconds() const { return setup_.seconds / kPieces; }

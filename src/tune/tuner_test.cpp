@@ -36,9 +36,9 @@ class Formula final : public backend::Prepared {
   std::span<const float> logits(int) const override { return {}; }
   void observe(backend::StepObserver*) override {}
   std::vector<Candidates> candidates(Regime) const override {
-    return {{Knob::threads, false, false, {4, 2, 1}},
-            {Knob::layout, true, true, {1, 0}},
-            {Knob::prefetch, true, false, {2048, 0, 4096}}};
+    return {{Knob::threads, {4, 2, 1}},
+            {Knob::layout, {1, 0}, {"A", "B"}, true},
+            {Knob::prefetch, {2048, 0, 4096}, {"A", "B"}}};
   }
   void choose(std::span<const Choice> choices) override { choices_.assign(choices.begin(), choices.end()); }
   void time_dispatches(std::vector<double>* seconds) override { seconds_ = seconds; }

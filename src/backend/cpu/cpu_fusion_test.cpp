@@ -283,8 +283,7 @@ TEST_P(Fusion, GivesTheSameBitsWhateverIsChosen) {
     for (const int value : candidates.values) {
       std::vector<backend::Choice> choices;
       for (int regime = 0; regime <= kLast; ++regime) {
-        for (const backend::DispatchInfo& dispatch : prepared->schedule().dispatches) {
-          const std::string shape = candidates.by_shape ? dispatch.shape : std::string();
+        for (const std::string& shape : candidates.shapes) {
           choices.push_back({static_cast<backend::Regime>(regime), candidates.knob, shape, value});
         }
       }

@@ -125,9 +125,13 @@ class Builder {
     const std::string name = shape_of(step, products);
     if (name.empty()) return;
     const bool gated = std::holds_alternative<ops::GatedPair>(step) || std::holds_alternative<ops::Experts>(step);
-    const bool pair = gated && products.size() > 1 && products[0].kernel == products[1].kernel;
-    const bool packable = std::ranges::all_of(products, [](const BoundMatmul& m) { return m.packed != nullptr; });
-    const ProductTuning* tuning = out_.tuning->shape(name, pair, packable);
+    const auto packable = [](const BoundMatmul& m) { return m.packed != nullptr; };
+    ProductKind kind;
+    kind.pair = gated && products.size() > 1 && products[0].kernel == products[1].kernel;
+    kind.packable = std::ranges::all_of(products, packable);
+    kind.prefetched = std::ranges::any_of(
+        products, [&](const BoundMatmul& m) { return packable(m) && m.kernel->activation_block != 0; });
+    const ProductTuning* tuning = out_.tuning->shape(name, kind);
     for (BoundMatmul& m : products) m.tuning = tuning;
   }
 

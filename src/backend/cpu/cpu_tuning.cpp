@@ -44,36 +44,41 @@ const Tuning::Shape* Tuning::find(const std::string& name) const {
   return found == shapes_.end() ? nullptr : &*found;
 }
 
-const ProductTuning* Tuning::shape(const std::string& name, bool pair, bool packable) {
+const ProductTuning* Tuning::shape(const std::string& name, ProductKind kind) {
   if (const Shape* known = find(name); known != nullptr) return known->now.get();
-  shapes_.push_back({name, pair, packable, {}, std::make_unique<ProductTuning>()});
+  shapes_.push_back({name, kind, {}, std::make_unique<ProductTuning>()});
   return shapes_.back().now.get();
+}
+
+std::vector<std::string> Tuning::names_of(bool ProductKind::* kind) const {
+  std::vector<std::string> names;
+  for (const Shape& shape : shapes_) {
+    if (shape.kind.*kind) names.push_back(shape.name);
+  }
+  return names;
 }
 
 std::vector<Candidates> Tuning::candidates(Regime regime) const {
   std::vector<Candidates> all;
   std::vector<int> threads{all_threads_};
   for (int n = all_threads_ / 2; n >= 1; n /= 2) threads.push_back(n);
-  all.push_back({Knob::threads, false, false, std::move(threads)});
+  all.push_back({Knob::threads, std::move(threads)});
   if (regime == Regime::many) {
-    all.push_back({Knob::tile, false, false, first_and_others(table_.max_tile, {12, 8, 6, 4, 2}, table_.max_tile)});
+    all.push_back({Knob::tile, first_and_others(table_.max_tile, {12, 8, 6, 4, 2}, table_.max_tile)});
   }
-  if (std::ranges::any_of(shapes_, &Shape::packable)) all.push_back({Knob::layout, true, true, {1, 0}});
-  if (std::ranges::any_of(shapes_, &Shape::pair)) all.push_back({Knob::pair, true, false, {1, 0}});
-  if (std::ranges::any_of(shapes_, &Shape::packable)) {
-    all.push_back({Knob::prefetch, true, false, first_and_others(ahead_, {0, 1024, 2048, 4096, 8192}, 8192)});
-  }
+  all.push_back({Knob::layout, {1, 0}, names_of(&ProductKind::packable), true});
+  all.push_back({Knob::pair, {1, 0}, names_of(&ProductKind::pair)});
+  all.push_back({Knob::prefetch, first_and_others(ahead_, {0, 1024, 2048, 4096, 8192}, 8192),
+                 names_of(&ProductKind::prefetched)});
+  std::erase_if(all, [](const Candidates& c) { return c.shapes.empty(); });
   return all;
 }
 
 bool Tuning::may_choose(const Choice& choice) const {
   const std::vector<Candidates> all = candidates(choice.regime);
   const auto knob = std::ranges::find(all, choice.knob, &Candidates::knob);
-  if (knob == all.end() || knob->by_shape == choice.shape.empty()) return false;
-  if (std::ranges::find(knob->values, choice.value) == knob->values.end()) return false;
-  if (!knob->by_shape) return true;
-  const Shape* shape = find(choice.shape);
-  return shape != nullptr && (choice.knob == Knob::pair ? shape->pair : shape->packable);
+  return knob != all.end() && std::ranges::find(knob->values, choice.value) != knob->values.end() &&
+         std::ranges::find(knob->shapes, choice.shape) != knob->shapes.end();
 }
 
 void Tuning::apply(const Choice& choice) {
@@ -127,11 +132,8 @@ std::string Tuning::reason(Knob knob) const {
 
 std::vector<std::string> Tuning::describe(const std::string& name) const {
   std::vector<std::string> lines;
-  const Shape* shape = name.empty() ? nullptr : find(name);
-  if (!name.empty() && shape == nullptr) return lines;
   for (const Candidates& c : candidates(Regime::many)) {
-    if (c.by_shape != (shape != nullptr)) continue;
-    if (shape != nullptr && !(c.knob == Knob::pair ? shape->pair : shape->packable)) continue;
+    if (std::ranges::find(c.shapes, name) == c.shapes.end()) continue;
     lines.push_back(fmt::format("built-in: {} ({})", backend::describe(c.knob, c.values.front()), reason(c.knob)));
     for (const Choice& choice : choices_) {
       if (choice.knob != c.knob || choice.shape != name) continue;

@@ -25,13 +25,20 @@ struct ProductTuning {
 
 inline constexpr ProductTuning kUntuned;
 
+// What there is to choose for the products of a shape.
+struct ProductKind {
+  bool pair = false;        // gate and up of one weight type
+  bool packable = false;    // each of them
+  bool prefetched = false;  // by kernels that do so: those of int8
+};
+
 class Tuning {
  public:
   Tuning(const KernelTable& table, int threads);
 
   // Adds a shape, before the first choose(). The tuning of its products stands there for good, and changes with
-  // choose() and enter(). `pair`: they are gate and up of one weight type. `packable`: each of them can be packed.
-  const ProductTuning* shape(const std::string& name, bool pair, bool packable);
+  // choose() and enter().
+  const ProductTuning* shape(const std::string& name, ProductKind kind);
 
   // Of all packed weights together, before the first choose().
   void set_packed_bytes(std::uint64_t bytes);
@@ -55,10 +62,11 @@ class Tuning {
   using ByRegime = std::array<T, backend::kRegimes>;
   struct Shape {
     std::string name;
-    bool pair, packable;
+    ProductKind kind;
     ByRegime<ProductTuning> chosen;
     std::unique_ptr<ProductTuning> now;
   };
+  std::vector<std::string> names_of(bool ProductKind::* kind) const;
   const Shape* find(const std::string& name) const;
   bool may_choose(const backend::Choice& choice) const;
   void apply(const backend::Choice& choice);
