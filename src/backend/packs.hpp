@@ -30,9 +30,10 @@ struct PackOptions {
   Digest source{};                    // identity of the weights (format::WeightStore::source_digest)
   std::string model{};                // its name, and
   std::vector<PackSource> files{};    // where it lies: for whoever looks at the directory
-  // Gives the pages of the model's files back to the system: only norms and rows of embeddings are read there once
-  // everything else is read packed. A hint, called by whoever runs the passes, between two of them.
+  // Gives the pages of the model's files back to the system, and copies bytes of them without bringing pages in again
+  // (false: it cannot): once everything else is read packed, only rows of embeddings are read there. Hints.
   std::function<void()> release{};
+  std::function<bool(const std::byte* at, std::span<std::byte> into)> read{};
 };
 
 enum class PackState : std::uint8_t {

@@ -111,6 +111,8 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path, MapOption
   file.data_ = static_cast<const std::byte*>(data);
   file.mapped_ = true;
   file.file_backed_ = options.map && !options.lock;
+  file.device_ = info.st_dev;
+  file.inode_ = info.st_ino;
   if (!options.map) {
     if (const int error = read_exactly(fd.get(), static_cast<char*>(data), file.size_)) {
       return tl::unexpected(errno_error(error, "read", path));
@@ -133,6 +135,8 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(size_, other.size_);
   std::swap(mapped_, other.mapped_);
   std::swap(file_backed_, other.file_backed_);
+  std::swap(device_, other.device_);
+  std::swap(inode_, other.inode_);
   std::swap(path_, other.path_);
   return *this;
 }
@@ -160,9 +164,25 @@ void MappedFile::release(std::size_t offset, std::size_t size) const {
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
+bool MappedFile::read(const std::byte* at, std::span<std::byte> into) const {
+  const auto from = reinterpret_cast<std::uintptr_t>(data_), place = reinterpret_cast<std::uintptr_t>(at);
+  if (!file_backed_ || place < from || place - from > size_ || into.size() > size_ - (place - from)) return false;
+  const FileDescriptor fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info{};
+  if (fd.get() < 0 || ::fstat(fd.get(), &info) != 0 || info.st_dev != device_ || info.st_ino != inode_) return false;
+  std::uint64_t offset = place - from;
+  while (!into.empty()) {
+    const ssize_t n = ::pread(fd.get(), into.data(), into.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    into = into.subspan(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+  return true;
+}
+
 void MappedFile::release_all() const {
   if (!file_backed_) return;
-  ::madvise(const_cast<std::byte*>(data_), size_, MADV_NOHUGEPAGE);
   ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
 }
 

@@ -36,15 +36,19 @@ class MappedFile {
   // Lets the system take back the whole pages of [offset, offset + size): they are read from the file again when
   // touched. A hint, for bytes that were read once (a vocabulary); does nothing where the file was not mapped.
   void release(std::size_t offset, std::size_t size) const;
-  // The same for all of them, of a file that is read in a few places only from here on: what is touched again comes in
-  // small pages. (A norm of a few KiB would bring in 2 MiB of weights beside it.)
+  // The same for all of them.
   void release_all() const;
+  // Copies the bytes at `at`, which lie in bytes(), without touching the map: a page that is touched comes with up to
+  // 2 MiB of neighbours, which count as this process's memory. False, and nothing is copied, where the file was not
+  // mapped or another one has its name now.
+  bool read(const std::byte* at, std::span<std::byte> into) const;
 
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   bool mapped_ = false;       // there is memory to unmap
   bool file_backed_ = false;  // and its pages are the file's, not locked
+  std::uint64_t device_ = 0, inode_ = 0;
   std::filesystem::path path_;
 };
 

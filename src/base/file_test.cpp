@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <fstream>
 
 namespace adze {
@@ -44,7 +45,7 @@ TEST(File, ReleasedPagesComeBack) {
   std::filesystem::remove(path);
 }
 
-TEST(File, PagesOfAFileThatIsReadHereAndThereComeBack) {
+TEST(File, AllPagesComeBack) {
   const auto path = temporary("adze_release_all_test.bin");
   ASSERT_TRUE(write_file_atomic(path, std::string(100'000, 'r')));
   for (const bool map : {true, false}) {
@@ -58,6 +59,27 @@ TEST(File, PagesOfAFileThatIsReadHereAndThereComeBack) {
     }
   }
   std::filesystem::remove(path);
+}
+
+TEST(File, BytesAreReadBesideTheMap) {
+  const auto path = temporary("adze_read_beside_test.bin");
+  ASSERT_TRUE(write_file_atomic(path, "0123456789"));
+  const auto file = MappedFile::open(path);
+  ASSERT_TRUE(file);
+  const std::byte* begin = file->bytes().data();
+  std::array<std::byte, 4> four{};
+  ASSERT_TRUE(file->read(begin + 6, four));
+  EXPECT_EQ(static_cast<char>(four[0]), '6');
+  EXPECT_EQ(static_cast<char>(four[3]), '9');
+  EXPECT_FALSE(file->read(begin + 7, four));  // beyond the end
+  EXPECT_FALSE(file->read(begin + 20, four));
+  EXPECT_FALSE(file->read(four.data(), four));  // not of this file
+  EXPECT_FALSE(MappedFile::open(path, {.map = false})->read(begin, four));
+  ASSERT_TRUE(write_file_atomic(path, "9876543210"));  // another file under its name
+  EXPECT_FALSE(file->read(begin + 6, four));
+  EXPECT_EQ(static_cast<char>(begin[6]), '6');
+  std::filesystem::remove(path);
+  EXPECT_FALSE(file->read(begin + 6, four));
 }
 
 TEST(File, AFileIsWrittenInAnyOrder) {

@@ -21,6 +21,9 @@ inline constexpr int kSafetensorsMaxDepth = 128;                          // of 
 inline constexpr std::uint64_t kSafetensorsMaxIndexBytes = 32u << 20;     // the largest known one has 9 MB
 inline constexpr std::size_t kSafetensorsMaxShards = 4096;
 
+// --- format/weight_store: vectors beyond it stay in the map ---------------------------------------------------------
+inline constexpr std::size_t kMaxHeldTensorBytes = 64u << 20;
+
 // --- the JSON files of a model folder (format/json, model/huggingface): corrupt_file, limit_exceeded -----------------
 inline constexpr int kJsonMaxDepth = 64;
 inline constexpr std::uint64_t kModelConfigMaxBytes = 1u << 20;  // config.json, generation_config.json

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "backend/pack_directory.hpp"
-#include "base/file.hpp"
 #include "base/limits.hpp"
 #include "engine/api_impl.hpp"
 #include "engine/memory.hpp"
@@ -17,9 +16,6 @@ namespace {
 // Rows of one forward. More reuse each weight that was loaded and unpacked, but scratch and the wait for other requests
 // grow with it. 96 are eight full tiles of the widest kernels.
 constexpr int kDefaultChunk = 96;
-
-// Tensors up to here are norms, biases and scales, which no backend packs.
-constexpr std::size_t kSmallTensorBytes = 64u << 10;
 
 // Sequences whose recurrent state is kept at the least: a conversation, and one that is asked something between its
 // turns.
@@ -97,12 +93,8 @@ backend::PackOptions pack_options(const LoadOptions& options, const std::shared_
   for (const std::filesystem::path& file : weights.weight_files()) {
     if (auto source = backend::describe_source(file)) packs.files.push_back(std::move(*source));
   }
-  // Norms are read from the model's file, at a hundred places: one by one they cost as much as all the packed weights
-  // where nothing is in memory yet (Qwen3 0.6B: 140 ms).
-  for (const tensor::TensorView& tensor : weights.tensors()) {
-    if (tensor.bytes.size() <= kSmallTensorBytes) prefetch_pages(tensor.bytes);
-  }
   packs.release = [model] { model->weights().release_all(); };
+  packs.read = [model](const std::byte* at, std::span<std::byte> into) { return model->weights().read(at, into); };
   return packs;
 }
 

@@ -352,6 +352,30 @@ TEST(WeightStoreTest, ReleasesNothingOfAFile) {
   EXPECT_EQ(store.find("token_embd.weight")->row(0)[4], value_bytes(2)[4]);
 }
 
+// Only what somebody took, and the same bytes.
+TEST(WeightStoreTest, VectorsAreHeldApartFromTheFile) {
+  const std::filesystem::path path =
+      std::filesystem::path(ADZE_TEST_DATA) / "oracles/llama-gqa-rope3/llama-gqa-rope3-Q4_1.gguf";
+  WeightStore store = WeightStore::open(path).value();
+  const auto in_file = [&](std::string_view name) {
+    const std::span<const std::byte> file = store.gguf().shards().front().bytes;
+    const std::byte* at = store.find(name)->bytes.data();
+    return at >= file.data() && at < file.data() + file.size();
+  };
+  const tensor::TensorView norm = *store.find("output_norm.weight");
+  ASSERT_TRUE(store.require("output_norm.weight", norm.shape, "a test"));
+  store.hold_vectors();
+  EXPECT_FALSE(in_file("output_norm.weight"));
+  EXPECT_TRUE(in_file("blk.0.attn_norm.weight"));
+  EXPECT_TRUE(std::ranges::equal(store.find("output_norm.weight")->bytes, norm.bytes));
+  std::vector<std::byte> read(norm.bytes.size());
+  ASSERT_TRUE(store.read(norm.bytes.data(), read));
+  EXPECT_TRUE(std::ranges::equal(read, norm.bytes));
+  store.release_all();
+  EXPECT_TRUE(std::ranges::equal(store.find("output_norm.weight")->bytes, norm.bytes));
+  EXPECT_FALSE(store.read(store.find("output_norm.weight")->bytes.data(), read));
+}
+
 // 32 values are one block, however they are shaped; 32 rows of one value are none.
 TEST(WeightStoreTest, RowsOfBlocksAreNotCutAnew) {
   GgufWriter writer;

@@ -44,7 +44,8 @@ class SafetensorsFile {
   const std::filesystem::path& path() const { return map_.path(); }  // empty when parsed from memory
   // Gives the pages of a tensor that has been copied back to the system. A hint.
   void release(const SafetensorsTensor& tensor) const { map_.release(tensor.file_offset, tensor.bytes.size()); }
-  void release_all() const { map_.release_all(); }  // MappedFile's
+  void release_all() const { map_.release_all(); }  // MappedFile's, and so is this
+  bool read(const std::byte* at, std::span<std::byte> into) const { return map_.read(at, into); }
 
  private:
   MappedFile map_;

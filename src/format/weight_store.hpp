@@ -68,8 +68,15 @@ class WeightStore {
   void release_headers() const;
   // The same for a folder's tensor that has been read for good, with its scales and biases. Nothing for GGUF.
   void release_tensor(std::string_view name) const;
-  // The same for all of them, where only norms and rows of embeddings are read from here on (MappedFile::release_all).
+  // The same for all bytes of the files.
   void release_all() const;
+  // Copies bytes of a mapped file without touching the map (MappedFile::read).
+  bool read(const std::byte* at, std::span<std::byte> into) const;
+
+  // Takes taken vectors of at most 64 KiB (norms, biases) into memory of its own, kMaxHeldTensorBytes at most, so that
+  // whoever has the large ones elsewhere need not touch the map at a hundred places. Views that were copied before keep
+  // to the map.
+  void hold_vectors();
 
   // Identity of the weights for cache keys, without reading them: XXH3 over every shard's header bytes (which hold all
   // names, shapes, types and offsets), its size and its modification time, and over the metadata of a folder. A copy of
@@ -90,6 +97,7 @@ class WeightStore {
   std::vector<std::pair<std::uint32_t, Error>> no_weights_;  // views that cannot be used, and why; by index
   std::vector<std::uint32_t> by_name_;                       // indexes into views_, sorted by name
   std::vector<bool> taken_;                                  // parallel to views_
+  std::unique_ptr<std::byte[]> held_;                        // vectors
   Digest digest_;
 };
 

@@ -113,6 +113,7 @@ Status Model::build(const ModelOptions& options) {
   rope.beyond_original = context > rope.original_context;
   ADZE_TRY_STATUS(read_generation_defaults());
 
+  store_.hold_vectors();
   PlanBuilder builder;
   family_->forward(parameters_, weights_, builder);
   plan_ = std::move(builder.plan());

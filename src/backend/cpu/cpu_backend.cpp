@@ -305,7 +305,7 @@ class CpuPrepared final : public backend::Prepared {
 
   void run_row(const ops::Embed& s, int r) {
     float* out = buffer(s.out).row(r);
-    tensor::dequantise_row(*s.table, batch_row(r).token, out);
+    packs_.dequantise_row(*s.table, batch_row(r).token, out);
     if (s.scale != 1.0f) table_.scale(out, s.scale, static_cast<int>(s.table->columns()));
     rounding_.row(buffer(s.out), r, pass_.rows);
   }

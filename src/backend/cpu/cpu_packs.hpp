@@ -43,6 +43,8 @@ class FilePacks {
   // Before each pass of so many rows, by the thread that runs it: points the schedule at packed weights that have come,
   // and gives back what is not read any more of the model's file. The bytes that the pass reads packed.
   std::uint64_t before_pass(int rows);
+  // A row of an embedding, which is read from the model's file whatever is packed. Any thread, in a pass.
+  void dequantise_row(const tensor::TensorView& table, std::int64_t row, float* out) const;
   PackStore& store() { return *store_; }
   const PackStore& store() const { return *store_; }
 
@@ -51,6 +53,7 @@ class FilePacks {
 
   const CpuSchedule& schedule_;
   const std::function<void()> release_;
+  const std::function<bool(const std::byte*, std::span<std::byte>)> read_;
   const std::unique_ptr<PackStore> store_;
   bool in_use_ = false;
   int rows_since_release_ = 0;
