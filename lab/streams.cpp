@@ -10,27 +10,14 @@
 #include <random>
 
 #include "backend/cpu/cpu_features.hpp"
-#include "backend/cpu/kernel_table.hpp"
-#include "tensor/dtype.hpp"
+#include "backend/cpu/kernels/source.hpp"
 #include "timing.hpp"
-
-#define ADZE_INLINE inline __attribute__((always_inline))
 
 namespace adze::cpu {
 namespace {
 #include "backend/cpu/simd/avx512.inl.h"
 //
-#include "backend/cpu/kernels/math.inl.h"
-//
-#include "backend/cpu/kernels/quantise.inl.h"
-//
-#include "backend/cpu/kernels/panel.inl.h"
-//
-#include "backend/cpu/kernels/grouped.inl.h"
-//
-#include "backend/cpu/kernels/packed.inl.h"
-//
-#include "backend/cpu/kernels/matmul.inl.h"
+#include "backend/cpu/kernels/all.inl.h"
 
 constexpr std::size_t kHeader = Header32<Q4_0>::kBytes, kUnit = kUnitBytes<4>;
 constexpr int kPair = 2;  // blocks whose headers fill a line

@@ -74,12 +74,13 @@ def first_token_ms(words):
     return 1e3 * (time.monotonic() - begin)
 
 
-def start_case(model, completion, threads, rounds):
+def start_case(model, completion, options):
     """From starting the program to its end after one token, in turn; the better is the shorter."""
     ours, theirs = [], []
-    for index in range(rounds + 1):
-        a = first_token_ms([ADZE, "generate", model, "Hi", "-n", "1", "-t", threads, "--quiet"])
-        b = first_token_ms([completion, "-m", model, "-p", "Hi", "-n", "1", "-t", threads, "-no-cnv"])
+    for index in range(options.rounds + 1):
+        a = first_token_ms([ADZE, "generate", model, "Hi", "-n", "1", "-t", options.threads, "--cpu", options.cpu,
+                            "--quiet"])
+        b = first_token_ms([completion, "-m", model, "-p", "Hi", "-n", "1", "-t", options.threads, "-no-cnv"])
         if index:  # the first fills the page cache
             ours.append(a)
             theirs.append(b)
@@ -99,7 +100,7 @@ def measure(name, shape, kind, runs, options):
             result["cases"] += one["cases"]
     completion = options.peer.parent / "llama-completion"
     if shape is None and completion.exists():
-        result["cases"].append(start_case(path, completion, options.threads, options.rounds))
+        result["cases"].append(start_case(path, completion, options))
     commit = run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"]).strip()
     dirty = "+" if run(["git", "-C", ROOT, "status", "--porcelain", "-uno"]).strip() else ""
     return {"name": name, "commit": commit + dirty, "date": datetime.date.today().isoformat(), **result}
@@ -110,9 +111,14 @@ def spread(values, digits):
     return " / ".join(f"{v:.{digits}f}" for v in (values[0], statistics.median(values), values[-1]))
 
 
+def rounds_of(result):
+    rounds = min(len(c.get("tokens_per_second") or c["milliseconds"]) for c in result["cases"])
+    return "one round" if rounds == 1 else f"{rounds} rounds"
+
+
 def table(result):
     head = (f"### {result['name']}\n\n{result['processor']}, {result['threads']} threads, {result['kernel_set']}; commit "
-            f"{result['commit']}, {result['date']}; peer {result['peer']}.\n\n"
+            f"{result['commit']}, {result['date']}; peer {result['peer']}; {rounds_of(result)}.\n\n"
             "| case | Adze | of the limit | llama.cpp | ik, recorded and scaled | ratio to the better |\n|---|---|---|---|---|---|\n")
     rows = []
     for case in result["cases"]:

@@ -18,6 +18,8 @@ namespace adze::backend {
 
 // Positions in one page of KV. Fixed: attention's partitions and (later) the prefix cache are multiples of it.
 inline constexpr int kPageTokens = 64;
+// Pages that so many positions of one sequence take.
+constexpr std::int64_t pages_for(std::int64_t positions) { return (positions + kPageTokens - 1) / kPageTokens; }
 
 // How the inputs of matrix products are held. `automatic`: int8 for quantised weights, float32 for float weights.
 enum class Compute : std::uint8_t { automatic, f32 };

@@ -45,6 +45,9 @@ Status check_options(const PrepareOptions& options) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("batches of {} rows; 1 to {} are possible", options.max_batch_rows, limits::kMaxBatchRows));
   }
+  if (options.pack_in_memory && !options.packs.directory.empty()) {
+    return fail(ErrorCode::invalid_argument, "weights are packed into memory or into files, not both");
+  }
   if (options.max_slots < 1 || options.max_slots > limits::kMaxBatchRows) {
     return fail(ErrorCode::invalid_argument, fmt::format("{} slots of recurrent state; 1 to {} are possible",
                                                          options.max_slots, limits::kMaxBatchRows));

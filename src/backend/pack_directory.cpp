@@ -41,12 +41,6 @@ bool worthless(const StoredPack& pack) {
   ADZE_CHECK(false, "condition {}", static_cast<int>(pack.condition));
 }
 
-// Bytes that the disk has left for users; the largest number where the system does not know.
-std::uint64_t free_bytes(const fs::path& directory) {
-  std::error_code error;
-  return fs::space(directory, error).available;  // the standard: all bits set on an error
-}
-
 }  // namespace
 
 fs::path pack_path(const fs::path& directory, Digest key) {
@@ -75,7 +69,7 @@ std::string_view condition_name(PackCondition condition) {
   return "";
 }
 
-std::vector<StoredPack> list_packs(const fs::path& directory) {
+Result<std::vector<StoredPack>> list_packs(const fs::path& directory) {
   std::vector<StoredPack> packs;
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
@@ -93,6 +87,9 @@ std::vector<StoredPack> list_packs(const fs::path& directory) {
       }
     }
     packs.push_back(std::move(pack));
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return tl::unexpected(errno_error(error.value(), "read the folder", directory));
   }
   std::ranges::sort(packs, std::ranges::greater(), &StoredPack::last_used);
   return packs;
@@ -129,7 +126,7 @@ Status make_room(const fs::path& path, std::uint64_t bytes, std::uint64_t budget
                             static_cast<double>(bytes) / 1e6, static_cast<double>(budget_bytes) / 1e6),
                 "raise pack_budget, or switch packs off");
   }
-  std::vector<StoredPack> packs = list_packs(path.parent_path());
+  ADZE_TRY(std::vector<StoredPack> packs, list_packs(path.parent_path()));
   std::erase_if(packs, [&](const StoredPack& pack) { return pack.path == path; });  // it is replaced
   std::ranges::stable_partition(packs, [](const StoredPack& pack) { return !worthless(pack); });
   std::uint64_t kept = 0;
@@ -141,14 +138,8 @@ Status make_room(const fs::path& path, std::uint64_t bytes, std::uint64_t budget
     kept -= packs[keep].bytes;
     freed += packs[keep].bytes;
   }
-  const std::uint64_t free = free_bytes(path.parent_path());
-  if (free < limits::kPackKeepFreeBytes || free - limits::kPackKeepFreeBytes + freed < bytes) {
-    return fail(ErrorCode::disk_full,
-                fmt::format("packed weights of {:.1f} MB would leave the disk of '{}' less than {:.1f} MB",
-                            static_cast<double>(bytes) / 1e6, path.parent_path().string(),
-                            static_cast<double>(limits::kPackKeepFreeBytes) / 1e6),
-                "free some space, or choose another disk with --cache-dir");
-  }
+  const std::uint64_t wanted = bytes + limits::kPackKeepFreeBytes;
+  ADZE_TRY_STATUS(require_free_space(path, wanted > freed ? wanted - freed : 0));
   std::error_code ignored;
   for (std::size_t i = keep; i < packs.size(); ++i) fs::remove(packs[i].path, ignored);
   return {};

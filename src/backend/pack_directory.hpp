@@ -38,8 +38,8 @@ struct StoredPack {
   PackHeader header{};  // empty where damaged
 };
 
-// The last used first. A directory that is not there holds none; files that are no packs are left out.
-std::vector<StoredPack> list_packs(const std::filesystem::path& directory);
+// The last used first. A directory that is not there holds none; files that are no packs are left out. Error: io.
+Result<std::vector<StoredPack>> list_packs(const std::filesystem::path& directory);
 
 // Says that a pack is used now. A hint.
 void mark_used(const std::filesystem::path& pack);

@@ -59,7 +59,7 @@ TEST_F(PackDirectory, ListsTheLastUsedFirstAndSaysWhatBecameOfTheirModels) {
   fs::last_write_time(broken, fs::file_time_type::clock::now() - hours(6));
   fs::last_write_time(left, fs::file_time_type::clock::now() - hours(7));
   mark_used(used);
-  const std::vector<StoredPack> packs = list_packs(folder_);
+  const std::vector<StoredPack> packs = list_packs(folder_).value();
   ASSERT_EQ(packs.size(), 6u);
   const std::pair<const char*, PackCondition> expected[] = {
       {"model2", PackCondition::current},  {"model3", PackCondition::changed}, {"model1", PackCondition::current},
@@ -69,19 +69,19 @@ TEST_F(PackDirectory, ListsTheLastUsedFirstAndSaysWhatBecameOfTheirModels) {
     EXPECT_EQ(packs[i].condition, expected[i].second) << i;
   }
   EXPECT_EQ(packs[0].bytes, kBytes);
-  EXPECT_TRUE(list_packs(folder_ / "nowhere").empty());
+  EXPECT_TRUE(list_packs(folder_ / "nowhere")->empty());
 }
 
 TEST_F(PackDirectory, TheLongestUnusedGoesFirst) {
   const fs::path a = add(1, hours(3)), b = add(2, hours(5)), c = add(3, hours(2)), fresh = pack_path(folder_, {9, 9});
   ASSERT_TRUE(make_room(fresh, kBytes, 4 * kBytes));
-  EXPECT_EQ(list_packs(folder_).size(), 3u);
+  EXPECT_EQ(list_packs(folder_)->size(), 3u);
   ASSERT_TRUE(make_room(fresh, kBytes, 3 * kBytes));
   EXPECT_FALSE(fs::exists(b));
   ASSERT_TRUE(make_room(c, kBytes, 2 * kBytes));  // that is written anew: it does not count
   EXPECT_TRUE(fs::exists(a));
   ASSERT_TRUE(make_room(fresh, kBytes, kBytes));
-  EXPECT_TRUE(list_packs(folder_).empty());
+  EXPECT_TRUE(list_packs(folder_)->empty());
 }
 
 TEST_F(PackDirectory, WhatHasNoUseGoesBeforeWhatIsOld) {

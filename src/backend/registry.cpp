@@ -40,13 +40,13 @@ Result<std::string> choose_kernel_set(std::string_view forced) {
 
 Result<double> measure_read_rate(std::string_view kernel_set, int threads, std::uint64_t working_set) {
   ADZE_TRY(const cpu::KernelTable* table, cpu::choose_table(kernel_set));
-  cpu::ThreadTeam team(threads);
+  cpu::ThreadTeam team(threads, cpu::place_threads(cpu::read_topology(), threads));
   return cpu::measure_read_rate(*table, team, working_set);
 }
 
 Result<MultiplyRates> measure_multiply_rates(std::string_view kernel_set, int threads) {
   ADZE_TRY(const cpu::KernelTable* table, cpu::choose_table(kernel_set));
-  cpu::ThreadTeam team(threads);
+  cpu::ThreadTeam team(threads, cpu::place_threads(cpu::read_topology(), threads));
   return cpu::measure_multiply_rates(*table, team);
 }
 

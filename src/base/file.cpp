@@ -212,11 +212,12 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t m
   }
 }
 
-AtomicFile::AtomicFile(int fd, std::filesystem::path path, std::string temporary)
-    : fd_(fd), path_(std::move(path)), temporary_(std::move(temporary)) {}
+AtomicFile::AtomicFile(int fd, std::filesystem::path path, std::string temporary, Replace replace)
+    : fd_(fd), replace_(replace), path_(std::move(path)), temporary_(std::move(temporary)) {}
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
+      replace_(other.replace_),
       path_(std::move(other.path_)),
       temporary_(std::exchange(other.temporary_, {})),
       written_(other.written_) {}
@@ -227,17 +228,19 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
-Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, Replace replace) {
   // A rename would put a file in the place of a device or a pipe: as root, /dev/null itself.
   std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+  const bool by_name = replace == Replace::name;
+  const auto status = by_name ? std::filesystem::symlink_status(path, ignored) : std::filesystem::status(path, ignored);
+  const bool is_link = by_name && std::filesystem::is_symlink(status);
+  if (std::filesystem::exists(status) && !is_link && !std::filesystem::is_regular_file(status)) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("'{}' is not a regular file and cannot be replaced", path.string()), "Name a file.");
   }
   // Through a link, the file that it names is replaced, not the link.
   std::filesystem::path target =
-      std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path, ignored) : path;
+      !by_name && std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path, ignored) : path;
   if (target.empty()) target = path;
   // Without a name until it is whole, so that a process killed on the way leaves nothing behind. Not every file system
   // has such files.
@@ -254,7 +257,7 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
     });
     if (error != 0) return tl::unexpected(errno_error(error, "create a file beside", path));
   }
-  return AtomicFile(fd, std::move(target), std::move(temporary));
+  return AtomicFile(fd, std::move(target), std::move(temporary), replace);
 }
 
 Status AtomicFile::write(std::span<const std::byte> bytes) {
@@ -291,7 +294,9 @@ Status AtomicFile::write(std::string_view text) { return write(std::as_bytes(std
 Status AtomicFile::commit() {
   int error = 0;
   struct stat replaced{};
-  if (::stat(path_.c_str(), &replaced) == 0 && ::fchmod(fd_, replaced.st_mode & 07777) != 0) error = errno;
+  if (replace_ == Replace::file && ::stat(path_.c_str(), &replaced) == 0 &&
+      ::fchmod(fd_, replaced.st_mode & 07777) != 0)
+    error = errno;
   if (error == 0 && ::fsync(fd_) != 0) error = errno;
   if (error == 0 && temporary_.empty()) {
     const std::string file = fmt::format("/proc/self/fd/{}", fd_);
@@ -317,14 +322,15 @@ Status require_free_space(const std::filesystem::path& path, std::uint64_t bytes
               "free some space, or name a file on another disk");
 }
 
-Status write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  ADZE_TRY(AtomicFile file, AtomicFile::create(path));
+Status write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                         AtomicFile::Replace replace) {
+  ADZE_TRY(AtomicFile file, AtomicFile::create(path, replace));
   ADZE_TRY_STATUS(file.write(bytes));
   return file.commit();
 }
 
-Status write_file_atomic(const std::filesystem::path& path, std::string_view text) {
-  return write_file_atomic(path, std::as_bytes(std::span(text.data(), text.size())));
+Status write_file_atomic(const std::filesystem::path& path, std::string_view text, AtomicFile::Replace replace) {
+  return write_file_atomic(path, std::as_bytes(std::span(text.data(), text.size())), replace);
 }
 
 }  // namespace adze

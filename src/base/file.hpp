@@ -66,9 +66,14 @@ Result<std::string> read_model_file(const std::filesystem::path& path, std::uint
 // without commit, it leaves nothing behind and the old file, if any, untouched. A new file has the permissions that the
 // umask leaves, a replaced one keeps its own. Errors: io, disk_full, invalid_argument where `path` is there and is no
 // regular file.
+//
+// Where the name is a link: `file` replaces the file that it names, as whoever named it expects. `name` is for files of
+// our own making, in folders where others may put links: the entry itself is replaced, whatever it was, and its
+// permissions are a new file's.
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::filesystem::path& path);
+  enum class Replace : std::uint8_t { file, name };
+  static Result<AtomicFile> create(const std::filesystem::path& path, Replace replace = Replace::file);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
@@ -85,8 +90,9 @@ class AtomicFile {
   Status commit();  // nothing may be written afterwards
 
  private:
-  AtomicFile(int fd, std::filesystem::path path, std::string temporary);
+  AtomicFile(int fd, std::filesystem::path path, std::string temporary, Replace replace);
   int fd_ = -1;
+  Replace replace_ = Replace::file;
   std::filesystem::path path_;
   std::string temporary_;
   std::uint64_t written_ = 0;
@@ -98,8 +104,10 @@ Status require_free_space(const std::filesystem::path& path, std::uint64_t bytes
 
 // An AtomicFile of these bytes: the name holds the old ones or all of the new ones.
 // Errors: io, disk_full. Nothing is left behind on failure.
-Status write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes);
-Status write_file_atomic(const std::filesystem::path& path, std::string_view text);
+Status write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                         AtomicFile::Replace replace = AtomicFile::Replace::file);
+Status write_file_atomic(const std::filesystem::path& path, std::string_view text,
+                         AtomicFile::Replace replace = AtomicFile::Replace::file);
 
 // The Error for a failed system call: not_found for ENOENT, disk_full for ENOSPC/EDQUOT, else io.
 Error errno_error(int errno_value, std::string_view doing, const std::filesystem::path& path);

@@ -166,6 +166,22 @@ TEST(File, ALinkKeepsNamingWhatIsReplaced) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(File, ALinkInThePlaceOfAFileOfOursIsReplacedItself) {
+  const auto folder = temporary("adze_own_link_test");
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  ASSERT_TRUE(write_file_atomic(folder / "theirs", "old"));
+  std::filesystem::permissions(folder / "theirs", std::filesystem::perms::none);
+  std::filesystem::create_symlink("theirs", folder / "ours");
+  ASSERT_TRUE(write_file_atomic(folder / "ours", "new", AtomicFile::Replace::name));
+  EXPECT_FALSE(std::filesystem::is_symlink(folder / "ours"));
+  EXPECT_EQ(read_file(folder / "ours", 100).value(), "new");
+  EXPECT_NE(std::filesystem::status(folder / "ours").permissions(), std::filesystem::perms::none);
+  std::filesystem::permissions(folder / "theirs", std::filesystem::perms::owner_read);
+  EXPECT_EQ(read_file(folder / "theirs", 100).value(), "old");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(File, FailedWriteLeavesNothing) {
   const auto path = temporary("adze_no_dir") / "x" / "file";
   EXPECT_FALSE(write_file_atomic(path, "x"));

@@ -55,7 +55,7 @@ inline constexpr std::uint64_t kPackMaxHeaderBytes = 64u << 20;
 inline constexpr std::uint64_t kPackMaxTextBytes = 1u << 16;  // a name or a path
 inline constexpr std::uint64_t kPackMaxEntries = 1u << 18;
 inline constexpr std::uint64_t kPackMaxSources = 4096;
-inline constexpr std::uint64_t kPackMaxGroupBytes = 256u << 20;  // two groups stand in memory while they are packed
+inline constexpr std::uint64_t kPackMaxGroupBytes = 256u << 20;  // one stands in memory while it is packed
 inline constexpr std::uint64_t kPackMaxFileBytes = std::uint64_t{1} << 44;
 inline constexpr std::uint64_t kPackKeepFreeBytes = 1u << 30;  // of the disk: no pack is written into the last of it
 

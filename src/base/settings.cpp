@@ -249,9 +249,6 @@ std::string format_setting(const SettingRow& row, const Settings& settings) {
   return std::visit(Format{settings}, row.member);
 }
 
-namespace {
-
-// $variable/adze, else $HOME/in_home/adze; empty without either.
 std::filesystem::path adze_folder(SettingsBuilder::Lookup lookup, const char* variable, std::string_view in_home) {
   const auto set = [&](const char* name) {
     const char* value = lookup(name);
@@ -261,8 +258,6 @@ std::filesystem::path adze_folder(SettingsBuilder::Lookup lookup, const char* va
   if (const auto home = set("HOME"); !home.empty()) return home / in_home / "adze";
   return {};
 }
-
-}  // namespace
 
 std::filesystem::path default_config_path(SettingsBuilder::Lookup lookup) {
   const char* named = lookup("ADZE_CONFIG");

@@ -136,6 +136,9 @@ class SettingsBuilder {
 // The value as the config file would spell it; "" for an empty optional or list.
 std::string format_setting(const SettingRow& row, const Settings& settings);
 
+// $variable/adze, else $HOME/in_home/adze; empty without either.
+std::filesystem::path adze_folder(SettingsBuilder::Lookup lookup, const char* variable, std::string_view in_home);
+
 // The file that is read when --config names none: $ADZE_CONFIG, else $XDG_CONFIG_HOME/adze/config.toml, else
 // ~/.config/adze/config.toml. Empty when there is no home directory.
 std::filesystem::path default_config_path(SettingsBuilder::Lookup lookup);

@@ -26,7 +26,8 @@ void print_stderr(fmt::format_string<Values...> format, Values&&... values) {
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-// Messages quote what people and files say; a terminal must not obey it.
+}  // namespace
+
 std::string without_controls(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -39,8 +40,6 @@ std::string without_controls(std::string_view text) {
   }
   return out;
 }
-
-}  // namespace
 
 Console::Console()
     : stdin_terminal_(::isatty(STDIN_FILENO) == 1),

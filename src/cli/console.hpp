@@ -9,6 +9,9 @@
 
 namespace adze::cli {
 
+// Messages quote what people and files say; a terminal must not obey it.
+std::string without_controls(std::string_view text);
+
 class Console {
  public:
   Console();

@@ -41,9 +41,9 @@ std::optional<float> narrow(const std::optional<double>& value) {
 // What the rates are of this machine's limit, measured now: "prompt 212.4 GMAC/s = 30 % of 705.1 GMAC/s; generation
 // ...".
 std::string truth_line(const Context& context, const Engine& engine, const Statistics& s) {
-  const Result<int> threads = thread_count(context);
-  if (!threads) return threads.error().message;
-  bench::Limits limits(kernel_set_of(context.settings()), *threads);
+  const Result<bench::Team> team = bench::team_of(context);
+  if (!team) return team.error().message;
+  bench::Limits limits(team->kernel_set, team->threads);
   const ForwardWork step = engine.forward_work(1, 1, 1, s.reused_tokens + s.prompt_tokens + s.generated_tokens / 2);
   const std::uint64_t working_set = bench::working_set_of(engine, step);
   if (const Status measured = limits.measure(working_set); !measured) return measured.error().message;
@@ -252,14 +252,10 @@ std::string describe_packs(const PackInfo& packs) {
   return {};
 }
 
-namespace {
-
 bool show_packing(Console& console, std::uint64_t done, std::uint64_t total) {
   console.progress("packing weights, once", done, total);
   return !interrupted();
 }
-
-}  // namespace
 
 void wait_for_packs(const Context& context, Engine& engine) {
   engine.finish_packs(

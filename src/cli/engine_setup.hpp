@@ -61,6 +61,9 @@ void print_verbose(Console& console, const Engine& engine, const GenerateOptions
 // One line: where the packed weights are, or why they are not.
 std::string describe_packs(const PackInfo& packs);
 
+// How far packing is; false once Ctrl-C was pressed.
+bool show_packing(Console& console, std::uint64_t done, std::uint64_t total);
+
 // Packed weights in the making are finished first, with progress on a terminal; Ctrl-C ends the wait.
 void wait_for_packs(const Context& context, Engine& engine);
 

@@ -75,6 +75,9 @@ std::string man_page() {
   }
   out += ".SH FILES\n.TP\n~/.config/adze/config.toml\nSettings, one \\fIkey = value\\fR per line.\n";
   out += ".TP\n~/.local/share/adze/models\nPulled models.\n";
+  out +=
+      ".TP\n~/.cache/adze/packs\nWeights in the order in which kernels read them; may be removed (adze cache packs).\n";
+  out += ".TP\n~/.cache/adze/profiles\nWhat adze tune found; may be removed.\n";
   return out;
 }
 

@@ -29,15 +29,17 @@ Result<std::filesystem::path> models_directory(const Settings& settings) {
   return directory;
 }
 
-std::filesystem::path pack_directory(const Settings& settings) {
+namespace {
+
+std::filesystem::path in_cache(const Settings& settings, const char* name) {
   const std::filesystem::path cache = cache_directory(settings.cache_dir, environment_variable);
-  return cache.empty() ? cache : cache / "packs";
+  return cache.empty() ? cache : cache / name;
 }
 
-std::filesystem::path profile_directory(const Settings& settings) {
-  const std::filesystem::path cache = cache_directory(settings.cache_dir, environment_variable);
-  return cache.empty() ? cache : cache / "profiles";
-}
+}  // namespace
+
+std::filesystem::path pack_directory(const Settings& settings) { return in_cache(settings, "packs"); }
+std::filesystem::path profile_directory(const Settings& settings) { return in_cache(settings, "profiles"); }
 
 Result<std::filesystem::path> find_model(const Context& context, const std::string& name) {
   std::error_code ignored;

@@ -78,7 +78,7 @@ Status Core::make_room_together(std::span<const std::vector<std::int32_t>> promp
   for (const std::vector<std::int32_t>& prompt : prompts) {
     const std::int64_t room = info().context - std::ssize(prompt);
     const std::int64_t length = std::ssize(prompt) + std::min(max_tokens, room);
-    pages += (length + backend::kPageTokens - 1) / backend::kPageTokens;
+    pages += backend::pages_for(length);
   }
   if (pages > pool_.capacity()) {
     return fail(ErrorCode::context_full,
@@ -102,8 +102,7 @@ Status Core::make_room_together(std::span<const std::vector<std::int32_t>> promp
 
 void Core::make_room(const Sequence& sequence, std::int64_t length) {
   const std::int64_t missing = length - sequence.kv.room();
-  const auto pages =
-      static_cast<std::int32_t>(std::max<std::int64_t>((missing + backend::kPageTokens - 1) / backend::kPageTokens, 0));
+  const std::int64_t pages = backend::pages_for(std::max<std::int64_t>(missing, 0));
   const std::int32_t slots = sequence.state.needed() && !sequence.state.held() ? 1 : 0;
   for (Sequence* other : idle_) {
     if (pool_.available() >= pages && slots_.available() >= slots) return;
@@ -194,15 +193,13 @@ Result<std::vector<Generation>> Core::generate_together(std::span<const std::vec
 
 ForwardWork Core::forward_work(const ops::ForwardRows& forward) const {
   ADZE_CHECK(parts_.plan != nullptr, "an engine without a plan");
-  double values = 0;  // of keys and values, per position
-  for (const ops::KvLayer& layer : parts_.plan->kv_layers) values += 2.0 * layer.kv_heads * layer.head_size;
   const double page = static_cast<double>(parts_.backend->memory().bytes_per_page);
-  const ops::Work work = ops::work_of(*parts_.plan, forward, values > 0 ? page / backend::kPageTokens / values : 0.0);
-  const bool bytes = parts_.multiplies_bytes;
+  ops::Work work = ops::work_of(*parts_.plan, forward, page / backend::kPageTokens);
+  if (!parts_.multiplies_bytes) work = ops::in_floats(work);
   return {.weight_bytes = work.weight_bytes,
           .cache_bytes = work.cache_bytes,
-          .byte_products = bytes ? work.byte_products : 0,
-          .float_products = work.float_products + (bytes ? 0 : work.byte_products)};
+          .byte_products = work.byte_products,
+          .float_products = work.float_products};
 }
 
 Status Core::evaluate(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t)>& wanted,

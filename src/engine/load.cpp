@@ -24,10 +24,6 @@ constexpr int kStateSlots = 2;
 // The context that automatic sizing leaves other programs: an eighth of what is available.
 std::uint64_t with_headroom(std::uint64_t available) { return available - available / 8; }
 
-std::int32_t pages_for(std::int64_t context) {
-  return static_cast<std::int32_t>((context + backend::kPageTokens - 1) / backend::kPageTokens);
-}
-
 Status check(const LoadOptions& options) {
   const auto outside = [](std::string_view name, std::int64_t value, std::int64_t max) {
     return fail(ErrorCode::invalid_argument,
@@ -76,7 +72,7 @@ backend::PrepareOptions prepare_options(const LoadOptions& options, std::int64_t
   prepare.threads = options.threads;
   prepare.max_batch_rows =
       static_cast<int>(std::min<std::int64_t>(options.chunk > 0 ? options.chunk : kDefaultChunk, context));
-  prepare.max_pages = pages_for(context);
+  prepare.max_pages = backend::pages_for(context);
   prepare.max_slots = std::max(kStateSlots, options.sequences);
   return prepare;
 }
@@ -114,8 +110,9 @@ std::string describe_chunk(const LoadOptions& options, const FoundProfile& found
   if (const auto* choice = chosen_chunk(options, found); choice != nullptr) {
     return fmt::format("profile: {}, {:.2f} times the built-in", what, choice->gain);
   }
-  return fmt::format("{}: {}", options.chunk > 0 ? "asked for" : "built-in", what) +
-         (options.chunk > 0 ? "" : " (eight full tiles of the widest kernels)");
+  if (options.chunk > 0) return fmt::format("asked for: {}", what);
+  return fmt::format("built-in: {} ({})", what,
+                     rows == kDefaultChunk ? "eight full tiles of the widest kernels" : "the whole context");
 }
 
 // The context that the memory allows, before anything is allocated. The weights are only mapped so far.
@@ -131,12 +128,14 @@ Result<std::int64_t> choose_context(const model::Model& model, const LoadOptions
   return fit_context(need, wanted, automatic, automatic ? with_headroom(available) : available);
 }
 
-// The model, with the context that fits. Its first look at the file only maps it, so that a model that does not fit is
-// refused before --no-mmap or --mlock would take the memory.
-Result<std::shared_ptr<model::Model>> load_model(const std::filesystem::path& path, const LoadOptions& options) {
+// The model, with the context that fits; `found` gets its profile, which may want longer passes. Its first look at the
+// file only maps it, so that a model that does not fit is refused before --no-mmap or --mlock would take the memory.
+Result<std::shared_ptr<model::Model>> load_model(const std::filesystem::path& path, const LoadOptions& options,
+                                                 FoundProfile& found) {
   model::ModelOptions how = model_options(options);
   ADZE_TRY(model::Model model, model::Model::load(path, how));
-  ADZE_TRY(how.context, choose_context(model, options));
+  ADZE_TRY(found, find_profile(options, model));
+  ADZE_TRY(how.context, choose_context(model, with_profile(options, found)));
   if (how.context != model.plan().context_length || !options.use_mmap || options.lock_memory) {
     how.map = {.map = options.use_mmap, .lock = options.lock_memory};
     ADZE_TRY(model, model::Model::load(path, how));
@@ -212,7 +211,8 @@ int default_chunk() { return kDefaultChunk; }
 Result<Loaded> load_for_tuning(const std::filesystem::path& path, const LoadOptions& options) {
   ADZE_TRY_STATUS(check(options));
   Loaded loaded;
-  ADZE_TRY(loaded.model, load_model(path, options));
+  FoundProfile unused;
+  ADZE_TRY(loaded.model, load_model(path, options, unused));
   loaded.model->weights().release_headers();
   loaded.prepare = prepare_options(options, loaded.model->plan().context_length);
   loaded.prepare.packs = pack_options(options, loaded.model);
@@ -221,7 +221,8 @@ Result<Loaded> load_for_tuning(const std::filesystem::path& path, const LoadOpti
 
 Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOptions& options) {
   ADZE_TRY_STATUS(check(options));
-  ADZE_TRY(const std::shared_ptr<model::Model> model, load_model(path, options));
+  FoundProfile found;
+  ADZE_TRY(const std::shared_ptr<model::Model> model, load_model(path, options, found));
   CoreParts parts;
   parts.model = model;
   parts.plan = &model->plan();
@@ -235,7 +236,6 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   // The vocabulary was read once, merges and all; the few pieces that are printed later come back one page at a time.
   model->weights().release_headers();
   const std::int64_t context = model->plan().context_length;
-  ADZE_TRY(const FoundProfile found, find_profile(options, *model));
   backend::PrepareOptions prepare = prepare_options(with_profile(options, found), context);
   prepare.packs = pack_options(options, model);
   if (found.profile) prepare.choices = open_choices(*found.profile, options);

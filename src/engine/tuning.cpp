@@ -8,28 +8,32 @@
 #include "backend/machine.hpp"
 #include "tune/report.hpp"
 #include "tune/tuner.hpp"
+#include "tune/workload.hpp"
 
 namespace adze::engine {
 namespace {
 
-// Behind so many tokens at most a long context is measured; the rest is room for the passes.
-constexpr std::int64_t kPositions = 4096 + 512;
-// The longest passes that are tried for prompts.
-constexpr int kLongestChunk = 512;
+// The deepest of the contexts that are measured, and room for the passes.
+constexpr std::int64_t kPositions = tune::kLongestContext + tune::Workload::kRoom;
 // Of the time, for the rates under another compute type.
 constexpr double kShareOfOther = 0.1;
 
 std::string build_name() { return fmt::format("{}, {}", ADZE_VERSION, __VERSION__); }
 
-std::string numbers_of(const LoadOptions& options) {
-  const char* kv = "f16";
-  switch (options.kv_type) {
-    case KvCacheType::automatic: kv = "auto"; break;
-    case KvCacheType::f32: kv = "f32"; break;
-    case KvCacheType::f16: kv = "f16"; break;
-    case KvCacheType::q8_0: kv = "q8_0"; break;
-  }
-  return fmt::format("compute {}, kv {}", options.compute == ComputeType::f32 ? "f32" : "auto", kv);
+// The settings that decide which kernels run, and on how many threads.
+std::string settings_of(const LoadOptions& options) {
+  const bool f32 = options.compute == ComputeType::f32;
+  const auto kv = [&] {
+    switch (options.kv_type) {
+      case KvCacheType::automatic: return f32 ? "f32" : "f16";
+      case KvCacheType::f32: return "f32";
+      case KvCacheType::f16: return "f16";
+      case KvCacheType::q8_0: return "q8_0";
+    }
+    return "";
+  };
+  const std::string threads = options.threads == 0 ? "auto" : fmt::format("{}", options.threads);
+  return fmt::format("compute {}, kv {}, threads {}", f32 ? "f32" : "auto", kv(), threads);
 }
 
 // Rates of both ways to compute, in turns.
@@ -66,7 +70,7 @@ Result<tune::Subject> subject_of(const LoadOptions& options, const model::Model&
                        .cpus = machine.usable_cpus,
                        .build = build_name(),
                        .weights = to_hex(model.weights().source_digest()),
-                       .numeric_class = numbers_of(options)};
+                       .settings = settings_of(options)};
 }
 
 Result<FoundProfile> find_profile(const LoadOptions& options, const model::Model& model) {
@@ -75,6 +79,10 @@ Result<FoundProfile> find_profile(const LoadOptions& options, const model::Model
   ADZE_TRY(const tune::Subject subject, subject_of(options, model));
   const std::filesystem::path path =
       named ? options.profile_file : tune::profile_path(options.profile_directory, subject);
+  std::error_code ignored;
+  if (!named && std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    return FoundProfile{.profile = {}, .note = fmt::format("profile: not used, '{}' is not a file", path.string())};
+  }
   auto read = tune::read_profile(path, subject);
   if (read) return FoundProfile{.profile = std::move(*read), .note = fmt::format("profile: {}", path.string())};
   const bool foreign = read.error().code == ErrorCode::unsupported_feature;
@@ -98,12 +106,12 @@ namespace adze {
 Result<TuneReport> tune_model(const std::filesystem::path& path, const LoadOptions& options, const TuneOptions& how) {
   const int chunk = engine::default_chunk();
   LoadOptions load = options;
-  load.chunk = std::max(options.chunk, engine::kLongestChunk);
+  load.chunk = std::max(options.chunk, tune::kLongestChunk);
   ADZE_TRY(engine::Loaded loaded, engine::load_for_tuning(path, load));
   const ops::Plan& plan = loaded.model->plan();
   ADZE_TRY(tune::Subject subject, engine::subject_of(options, *loaded.model));
   const auto positions = static_cast<int>(std::min<std::int64_t>(engine::kPositions, plan.context_length));
-  loaded.prepare.max_pages = (positions + backend::kPageTokens - 1) / backend::kPageTokens;
+  loaded.prepare.max_pages = backend::pages_for(positions);
   loaded.prepare.max_batch_rows = std::min(loaded.prepare.max_batch_rows, positions);
   ADZE_TRY(const std::unique_ptr<backend::Prepared> prepared, backend::prepare(plan, loaded.prepare));
 
@@ -120,6 +128,7 @@ Result<TuneReport> tune_model(const std::filesystem::path& path, const LoadOptio
                               .chunk = std::min({options.chunk > 0 ? options.chunk : chunk, positions}),
                               .seconds = how.seconds,
                               .choose_threads = options.threads == 0,
+                              .choose_chunk = options.chunk == 0,
                               .progress = how.progress};
   ADZE_TRY(tune::Measured measured, tune::measure_profile(*prepared, plan, setup));
   measured.profile.subject = std::move(subject);
@@ -127,11 +136,12 @@ Result<TuneReport> tune_model(const std::filesystem::path& path, const LoadOptio
   ADZE_TRY(const tune::OtherCompute other, engine::compare_compute(*prepared, plan, loaded.prepare, setup));
 
   TuneReport report;
-  report.path = options.profile_file.empty() ? tune::profile_path(options.profile_directory, measured.profile.subject)
-                                             : options.profile_file;
+  const bool named = !options.profile_file.empty();
+  report.path = named ? options.profile_file : tune::profile_path(options.profile_directory, measured.profile.subject);
   report.text = tune::report_text(measured, other);
   report.json = tune::report_json(measured, other);
-  ADZE_TRY_STATUS(tune::write_profile(report.path, measured.profile));
+  ADZE_TRY_STATUS(tune::write_profile(report.path, measured.profile,
+                                      named ? AtomicFile::Replace::file : AtomicFile::Replace::name));
   return report;
 }
 

@@ -28,7 +28,7 @@ Result<tune::Subject> subject_of(const LoadOptions& options, const model::Model&
 // The profile's choices that the options leave open.
 std::vector<backend::Choice> open_choices(const tune::Profile& profile, const LoadOptions& options);
 
-// A model that is loaded with these options, and what it would be prepared with, but for packs and profiles (load.cpp).
+// A model that is loaded with these options, and what it would be prepared with but for its profile (load.cpp).
 struct Loaded {
   std::shared_ptr<model::Model> model;
   backend::PrepareOptions prepare;

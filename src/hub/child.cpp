@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <optional>
 
 #include "base/limits.hpp"
 
@@ -19,7 +21,11 @@ extern char** environ;
 namespace adze::hub {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kTickMilliseconds = 100;
+constexpr int kClosedMilliseconds = 10;           // the same once the child has closed its pipes
+constexpr auto kGrace = std::chrono::seconds(2);  // between asking a child to end and ending it
 
 std::vector<std::string> merged_environment(const std::vector<std::pair<std::string, std::string>>& added) {
   std::vector<std::string> merged;
@@ -48,16 +54,21 @@ int spawn(std::vector<std::string> arguments, std::vector<std::string> environme
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
-  const int error = ::posix_spawnp(&pid, arguments[0].c_str(), &actions, nullptr, pointers(arguments).data(),
+  posix_spawnattr_t attributes;  // a group of its own, so that it can be ended with its children
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  const int error = ::posix_spawnp(&pid, arguments[0].c_str(), &actions, &attributes, pointers(arguments).data(),
                                    pointers(environment).data());
+  ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   return error;
 }
 
-int wait_for(pid_t pid) {
+// The exit status of a child that has ended; nothing while it runs.
+std::optional<int> ended(pid_t pid) {
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  if (::waitpid(pid, &status, WNOHANG) != pid) return std::nullopt;
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -118,21 +129,29 @@ Result<ChildOutcome> run_child(const std::vector<std::string>& arguments,
     return fail(error == ENOENT ? ErrorCode::not_found : ErrorCode::io,
                 fmt::format("cannot run '{}': {}", arguments[0], std::strerror(error)));
   }
-  bool cancelled = false;
-  while (output.is_open() || errors.is_open()) {
+  // It is over when the child has ended, whoever of its own children still holds its pipes: they end with it. One that
+  // is cancelled and does not go is ended.
+  std::optional<Clock::time_point> cancelled;
+  std::optional<int> status;
+  for (bool read = true; read || !status;) {
     std::array<pollfd, 2> pollers{pollfd{output.read_end(), POLLIN, 0}, pollfd{errors.read_end(), POLLIN, 0}};
-    const int ready = ::poll(pollers.data(), pollers.size(), kTickMilliseconds);  // a closed end (-1) is passed over
-    if (!cancelled && tick && !tick()) {
-      cancelled = true;
-      ::kill(pid, SIGTERM);
+    // A closed end (-1) is passed over.
+    const int wait = status ? 0 : output.is_open() || errors.is_open() ? kTickMilliseconds : kClosedMilliseconds;
+    read = ::poll(pollers.data(), pollers.size(), wait) > 0;
+    if (!status && !cancelled && tick && !tick()) {
+      cancelled = Clock::now();
+      ::kill(-pid, SIGTERM);
+    } else if (!status && cancelled && Clock::now() - *cancelled > kGrace) {
+      ::kill(-pid, SIGKILL);
     }
-    if (ready <= 0) continue;
     if (pollers[0].revents != 0) output.read();
     if (pollers[1].revents != 0) errors.read();
+    if (status) continue;
+    status = ended(pid);
+    if (status) ::kill(-pid, SIGKILL);
   }
-  const int status = wait_for(pid);
   if (cancelled) return fail(ErrorCode::cancelled, fmt::format("'{}' was cancelled", arguments[0]));
-  return ChildOutcome{.exit_status = status, .output = output.take(), .errors = errors.take()};
+  return ChildOutcome{.exit_status = *status, .output = output.take(), .errors = errors.take()};
 }
 
 }  // namespace adze::hub

@@ -16,8 +16,9 @@ struct ChildOutcome {
   std::string errors;
 };
 
-// `environment` is added to this process's own. `tick` is called several times a second; false terminates the child and
-// gives ErrorCode::cancelled. Errors: not_found when there is no such program, io, cancelled.
+// `environment` is added to this process's own. `tick` is called several times a second; false terminates the child, at
+// last by force, and gives ErrorCode::cancelled. Its own children end with it. Errors: not_found when there is no such
+// program, io, cancelled.
 Result<ChildOutcome> run_child(const std::vector<std::string>& arguments,
                                const std::vector<std::pair<std::string, std::string>>& environment,
                                const std::function<bool()>& tick);

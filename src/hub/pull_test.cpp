@@ -383,6 +383,10 @@ TEST(ChildTest, KeepsOutputAndStatus) {
   EXPECT_EQ(run_child({"sh", "-c", "kill -9 $$"}, {}, {})->exit_status, 137);
   EXPECT_EQ(run_child({"sh", "-c", "exec sleep 60"}, {}, [] { return false; }).error().code, ErrorCode::cancelled);
   EXPECT_EQ(run_child({"/no/such/program"}, {}, {}).error().code, ErrorCode::not_found);
+  // Children that it leaves behind, with its pipes, end with it; one that does not listen is ended.
+  EXPECT_EQ(run_child({"sh", "-c", "sleep 60 & echo out"}, {}, {})->output, "out\n");
+  EXPECT_EQ(run_child({"sh", "-c", "trap '' TERM; sleep 60"}, {}, [] { return false; }).error().code,
+            ErrorCode::cancelled);
 }
 
 }  // namespace

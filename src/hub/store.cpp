@@ -8,17 +8,13 @@
 
 #include "base/file.hpp"
 #include "base/limits.hpp"
+#include "base/settings.hpp"
 #include "hub/source.hpp"
 
 namespace adze::hub {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string_view environment(Lookup lookup, const char* name) {
-  const char* value = lookup(name);
-  return value == nullptr ? std::string_view() : std::string_view(value);
-}
 
 // "big-00002-of-00003.gguf" and "big-00001-of-00003.gguf" are one model, "big".
 std::string model_name(const std::string& relative) {
@@ -62,9 +58,8 @@ bool is_in_model_folder(const fs::path& file, const fs::path& directory) {
 
 fs::path models_directory(std::string_view setting, Lookup lookup) {
   if (!setting.empty()) return fs::path(setting);
-  if (const auto data = environment(lookup, "XDG_DATA_HOME"); !data.empty()) return fs::path(data) / "adze" / "models";
-  const auto home = environment(lookup, "HOME");
-  return home.empty() ? fs::path() : fs::path(home) / ".local" / "share" / "adze" / "models";
+  const fs::path folder = adze_folder(lookup, "XDG_DATA_HOME", ".local/share");
+  return folder.empty() ? folder : folder / "models";
 }
 
 std::vector<StoredModel> list_models(const fs::path& directory) {

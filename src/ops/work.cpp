@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace adze::ops {
 namespace {
 
 class Counter {
  public:
-  Counter(const Plan& plan, const ForwardRows& forward, double bytes_per_value)
-      : plan_(plan), forward_(forward), bytes_per_value_(bytes_per_value) {}
+  Counter(const Plan& plan, const ForwardRows& forward, double bytes_per_position) : plan_(plan), forward_(forward) {
+    double values = 0;
+    for (const KvLayer& layer : plan.kv_layers) values += 2.0 * layer.kv_heads * layer.head_size;
+    if (values > 0) bytes_per_value_ = bytes_per_position / values;
+  }
 
   void count(const Project& step) {
     for (const Project::Part& part : step.parts) multiply(part.weight);
@@ -68,16 +72,22 @@ class Counter {
 
   const Plan& plan_;
   const ForwardRows& forward_;
-  double bytes_per_value_;
+  double bytes_per_value_ = 0;
   Work work_;
 };
 
 }  // namespace
 
-Work work_of(const Plan& plan, const ForwardRows& forward, double bytes_per_value) {
-  Counter counter(plan, forward, bytes_per_value);
+Work work_of(const Plan& plan, const ForwardRows& forward, double bytes_per_position) {
+  Counter counter(plan, forward, bytes_per_position);
   for (const Step& step : plan.steps) std::visit([&](const auto& s) { counter.count(s); }, step);
   return counter.work();
+}
+
+Work in_floats(const Work& work) {
+  Work floats = work;
+  floats.float_products += std::exchange(floats.byte_products, 0.0);
+  return floats;
 }
 
 }  // namespace adze::ops

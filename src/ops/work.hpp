@@ -24,7 +24,10 @@ struct Work {
   double float_products = 0;
 };
 
-// bytes_per_value: of a key's or value's number as the backend keeps it.
-Work work_of(const Plan& plan, const ForwardRows& forward, double bytes_per_value);
+// bytes_per_position: of the keys and values of all layers as the backend keeps them.
+Work work_of(const Plan& plan, const ForwardRows& forward, double bytes_per_position);
+
+// The same where quantised weights are multiplied in float32.
+Work in_floats(const Work& work);
 
 }  // namespace adze::ops

@@ -39,10 +39,12 @@ TEST(Work, AttentionReadsWhatItsWindowShows) {
   Plan plan;
   plan.kv_layers = {{.kv_heads = 2, .head_size = 16, .window = 0}, {.kv_heads = 2, .head_size = 16, .window = 10}};
   plan.steps.emplace_back(Attend{.kv_layer = 0, .heads = 4, .kv_heads = 2, .head_size = 16});
-  const double position = 2.0 * 2 * 16 * 2;  // k and v, two heads, two bytes
-  EXPECT_EQ(work_of(plan, {.rows = 3, .wanted = 3, .sequences = 3, .depth = 99}, 2).cache_bytes, 3 * 100 * position);
+  const double position = 2.0 * 2 * 16 * 2;  // of a layer: k and v, two heads, two bytes
+  EXPECT_EQ(work_of(plan, {.rows = 3, .wanted = 3, .sequences = 3, .depth = 99}, 2 * position).cache_bytes,
+            3 * 100 * position);
   plan.steps.emplace_back(Attend{.kv_layer = 1, .heads = 4, .kv_heads = 2, .head_size = 16, .window = 10});
-  EXPECT_EQ(work_of(plan, {.rows = 1, .wanted = 1, .sequences = 1, .depth = 99}, 2).cache_bytes, 110 * position);
+  EXPECT_EQ(work_of(plan, {.rows = 1, .wanted = 1, .sequences = 1, .depth = 99}, 2 * position).cache_bytes,
+            110 * position);
 }
 
 TEST(Work, ExpertsThatNoRowIsRoutedToAreNotRead) {

@@ -1,7 +1,7 @@
 #include "tune/kernel_bench.hpp"
+#include "tune/tuner.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <deque>
 #include <numeric>
@@ -17,8 +17,6 @@ constexpr int kLeastRuns = 5;
 constexpr double kLeastSeconds = 0.03;
 constexpr int kTokens = 16;  // of the vocabulary: the embedding and the head are small beside what is measured
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 }  // namespace
 
 struct KernelBench::State {
@@ -28,7 +26,6 @@ struct KernelBench::State {
   std::string kernel;
   int first = 0, last = 0;  // steps that are measured
   int depth = 0;            // positions before the rows
-  double bytes_per_value = 0;
   std::vector<std::int32_t> pages;
   std::unique_ptr<backend::Prepared> prepared;
 
@@ -69,7 +66,7 @@ struct KernelBench::State {
     add(head);
     plan.context_length = depth + kMaxRows;
     options.max_batch_rows = kMaxRows;
-    options.max_pages = (plan.context_length + backend::kPageTokens - 1) / backend::kPageTokens;
+    options.max_pages = backend::pages_for(plan.context_length);
     pages.resize(static_cast<std::size_t>(options.max_pages));
     std::iota(pages.begin(), pages.end(), 0);
     ADZE_TRY(prepared, backend::prepare(plan, options));
@@ -133,9 +130,6 @@ Result<KernelBench> KernelBench::attention(const backend::PrepareOptions& option
                            .out = 2});
   }
   ADZE_TRY_STATUS(state->end(0, options));
-  constexpr int kValuesPerPosition = kLayers * 2 * kKvHeads * kHeadSize;
-  state->bytes_per_value =
-      static_cast<double>(state->prepared->memory().bytes_per_page) / backend::kPageTokens / kValuesPerPosition;
   for (int position = 0; position < kDepth; position += kMaxRows) ADZE_TRY_STATUS(state->run(position, kMaxRows));
   return KernelBench(std::move(state));
 }
@@ -144,11 +138,11 @@ const std::string& KernelBench::kernel() const { return state_->kernel; }
 
 Result<double> KernelBench::seconds(int rows) {
   double best = 0;
-  const double start = now();
-  for (int run = 0; run < kLeastRuns || now() - start < kLeastSeconds; ++run) {
-    const double begin = now();
+  const double start = steady_seconds();
+  for (int run = 0; run < kLeastRuns || steady_seconds() - start < kLeastSeconds; ++run) {
+    const double begin = steady_seconds();
     ADZE_TRY_STATUS(state_->run(state_->depth, rows));
-    const double taken = now() - begin;
+    const double taken = steady_seconds() - begin;
     if (run == 0) continue;  // warms up
     best = best == 0 ? taken : std::min(best, taken);
   }
@@ -156,8 +150,9 @@ Result<double> KernelBench::seconds(int rows) {
 }
 
 ops::Work KernelBench::work(int rows) const {
+  const double page = static_cast<double>(state_->prepared->memory().bytes_per_page);
   return ops::work_of(state_->plan, {.rows = rows, .wanted = rows, .sequences = 1, .depth = state_->depth},
-                      state_->bytes_per_value);
+                      page / backend::kPageTokens);
 }
 
 }  // namespace adze::tune

@@ -20,9 +20,8 @@ using backend::Choice;
 constexpr int kVersion = 1;
 
 Json subject_json(const Subject& subject) {
-  return {{"processor", subject.processor}, {"kernel_set", subject.kernel_set},
-          {"cpus", subject.cpus},           {"build", subject.build},
-          {"weights", subject.weights},     {"numeric_class", subject.numeric_class}};
+  return {{"processor", subject.processor}, {"kernel_set", subject.kernel_set}, {"cpus", subject.cpus},
+          {"build", subject.build},         {"weights", subject.weights},       {"settings", subject.settings}};
 }
 
 // Reads members of objects and remembers the first that is not what it should be.
@@ -88,7 +87,7 @@ Profile read(const Json& root, Reader& reader) {
                      .cpus = reader.count(subject, "cpus", 1, limits::kMaxThreads),
                      .build = reader.text(subject, "build"),
                      .weights = reader.text(subject, "weights"),
-                     .numeric_class = reader.text(subject, "numeric_class")};
+                     .settings = reader.text(subject, "settings")};
   profile.model = reader.text(root, "model");
   profile.long_context = reader.count(root, "long_context", 0, limits::kMaxContext);
   for (const Json& entry : reader.list(root, "choices")) {
@@ -121,7 +120,7 @@ std::string difference(const Subject& is, const Subject& should) {
   for (const std::string& text :
        {differ("processor", is.processor, should.processor), differ("kernel set", is.kernel_set, should.kernel_set),
         differ("number of CPUs", is.cpus, should.cpus), differ("version", is.build, should.build),
-        differ("numeric class", is.numeric_class, should.numeric_class)}) {
+        differ("settings", is.settings, should.settings)}) {
     if (!text.empty()) return text;
   }
   return is.weights == should.weights ? std::string() : std::string("model, or an older state of it");
@@ -179,12 +178,14 @@ Result<Profile> parse_profile(std::string_view json) {
                 "Measure a new one with adze tune.");
   }
   Profile profile = read(root, reader);
+  if (!reader.error().empty()) {
+    return fail(ErrorCode::corrupt_file, reader.error(), "Measure a new one with adze tune.");
+  }
   for (std::size_t i = 1; i < profile.costs.entries.size(); ++i) {
     if (profile.costs.entries[i].rows > profile.costs.entries[i - 1].rows) continue;
     return fail(ErrorCode::corrupt_file, "the costs do not ascend by rows", "Measure a new one with adze tune.");
   }
-  if (reader.error().empty()) return profile;
-  return fail(ErrorCode::corrupt_file, reader.error(), "Measure a new one with adze tune.");
+  return profile;
 }
 
 std::filesystem::path profile_path(const std::filesystem::path& directory, const Subject& subject) {
@@ -207,11 +208,11 @@ Result<Profile> read_profile(const std::filesystem::path& path, const Subject& s
               "Measure a new one with adze tune.");
 }
 
-Status write_profile(const std::filesystem::path& path, const Profile& profile) {
+Status write_profile(const std::filesystem::path& path, const Profile& profile, AtomicFile::Replace replace) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
-  if (error) return tl::unexpected(errno_error(error.value(), "cannot make the directory", path.parent_path()));
-  return write_file_atomic(path, std::string_view(to_json(profile)));
+  if (error) return tl::unexpected(errno_error(error.value(), "create", path.parent_path()));
+  return write_file_atomic(path, std::string_view(to_json(profile)), replace);
 }
 
 }  // namespace adze::tune

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/choices.hpp"
+#include "base/file.hpp"
 #include "base/hash.hpp"
 #include "base/result.hpp"
 
@@ -16,17 +17,17 @@ namespace adze::tune {
 
 // What a profile is valid for. Any difference makes it another machine's or another model's.
 struct Subject {
-  std::string processor;      // its own name for itself
-  std::string kernel_set;     // "avx512_vnni"
-  int cpus = 0;               // that the process may use
-  std::string build;          // version of this program
-  std::string weights;        // digest of the model's weights
-  std::string numeric_class;  // weight types, activation types, KV type
+  std::string processor;   // its own name for itself
+  std::string kernel_set;  // "avx512_vnni"
+  int cpus = 0;            // that the process may use
+  std::string build;       // version of this program
+  std::string weights;     // digest of the model's weights
+  std::string settings;    // compute type, KV type and threads: "compute auto, kv f16, threads auto"
   bool operator==(const Subject&) const = default;
 };
 
-// Milliseconds of a forward pass by its rows, as speculation weighs them: rows of one sequence behind a short and
-// behind a long context. Ascending by rows.
+// Milliseconds of a forward pass by its rows, for whoever plans how many rows to verify (nobody yet; people read it):
+// rows of one sequence behind a short and behind a long context. Ascending by rows.
 struct CostTable {
   struct Entry {
     int rows = 0;
@@ -70,6 +71,7 @@ std::filesystem::path profile_path(const std::filesystem::path& directory, const
 // what differs).
 Result<Profile> read_profile(const std::filesystem::path& path, const Subject& subject);
 // Atomically; makes the directory where it is not there. Errors: io, disk_full.
-Status write_profile(const std::filesystem::path& path, const Profile& profile);
+Status write_profile(const std::filesystem::path& path, const Profile& profile,
+                     AtomicFile::Replace replace = AtomicFile::Replace::file);
 
 }  // namespace adze::tune

@@ -43,8 +43,7 @@ TEST_F(ProfileFile, HasANameForEachSubject) {
   const auto path = profile_path(directory_, subject);
   for (int field = 0; field < 6; ++field) {
     Subject other = subject;
-    std::string* const texts[] = {&other.processor, &other.kernel_set, &other.build, &other.weights,
-                                  &other.numeric_class};
+    std::string* const texts[] = {&other.processor, &other.kernel_set, &other.build, &other.weights, &other.settings};
     if (field == 5) {
       ++other.cpus;
     } else {

@@ -22,11 +22,10 @@ using backend::Regime;
 constexpr int kFewMeasured = 8;
 constexpr double kLongestPassSeconds = 0.5;
 constexpr int kLeastRounds = 7, kMostRounds = 30;
-// A context that is as long as it gets without taking more than this share of the time to compute.
-constexpr int kLongestContext = 4096;
+// A long context takes at most this share of the time to compute.
 constexpr double kFillShare = 0.15;
 constexpr int kCostRows[] = {1, 2, 3, 4, 6, 8, 12, 16};
-constexpr int kChunks[] = {64, 96, 128, 192, 256, 384, 512};
+constexpr int kChunks[] = {64, 96, 128, 192, 256, 384, kLongestChunk};
 constexpr int kPromptTokens = 768;  // cut evenly by almost all of them
 // Pieces of work of about the same length: knobs of five regimes, what they gain together, and the costs.
 constexpr int kPieces = 26;
@@ -146,7 +145,6 @@ class Tuner {
 
   void choose(Regime regime, const Candidates& candidates, const std::string& shape, std::vector<Times>& times) {
     std::optional<std::size_t> best;
-    const std::size_t first = out_.trials.size();
     if (median(times[0][shape]) == 0.0) return;  // these passes do without it: a prompt's have no logits
     for (std::size_t v = 1; v < times.size(); ++v) {
       const Ratio ratio = speed_ratio(times[0][shape], times[v][shape]);
@@ -155,8 +153,7 @@ class Tuner {
       if (!ratio.exceeds(kLeastGain)) continue;
       if (!best || out_.trials[*best].choice.gain < ratio.median) best = trial;
     }
-    if (!best || *best < first) return;
-    out_.trials[*best].chosen = true;
+    if (!best) return;
     (candidates.in_all_regimes ? votes_ : out_.profile.choices).push_back(out_.trials[*best].choice);
   }
 
@@ -174,7 +171,6 @@ class Tuner {
     double chosen = median(times.back()[""]);
     if (any && !speed_ratio(where_chosen(regime, times.front()), where_chosen(regime, times.back())).exceeds(1.0)) {
       std::erase_if(out_.profile.choices, of_regime);
-      for (Trial& trial : out_.trials) trial.chosen = trial.chosen && trial.choice.regime != regime;
       chosen = built_in;
       out_.left_out.push_back(fmt::format("the choices for {}: together they gain nothing", describe(regime)));
     }
@@ -196,20 +192,23 @@ class Tuner {
     return sums;
   }
 
-  // A knob that costs memory where regimes differ is kept only where all of them agree.
+  // A knob that costs memory where regimes differ is kept only where all of them that have the shape agree.
   void settle_votes() {
     for (const Choice& vote : votes_) {
-      const auto agrees = [&](const RegimeGain& measured) {
-        return std::ranges::any_of(votes_, [&](const Choice& other) {
-          return other.regime == measured.regime && other.knob == vote.knob && other.shape == vote.shape &&
-                 other.value == vote.value;
-        });
+      const auto is_of = [&](const Choice& other, Regime regime) {
+        return other.regime == regime && other.knob == vote.knob && other.shape == vote.shape;
       };
-      if (std::ranges::all_of(out_.profile.gains, agrees)) {
-        out_.profile.choices.push_back(vote);
-      } else {
-        for (Trial& trial : out_.trials) trial.chosen = trial.chosen && !(trial.choice == vote);
-      }
+      const auto agrees = [&](const RegimeGain& measured) {
+        const auto tried = [&](const Trial& trial) { return is_of(trial.choice, measured.regime); };
+        const auto same = [&](const Choice& other) {
+          return is_of(other, measured.regime) && other.value == vote.value;
+        };
+        return std::ranges::none_of(out_.trials, tried) || std::ranges::any_of(votes_, same);
+      };
+      if (std::ranges::all_of(out_.profile.gains, agrees)) out_.profile.choices.push_back(vote);
+    }
+    for (Trial& trial : out_.trials) {
+      trial.chosen = std::ranges::find(out_.profile.choices, trial.choice) != out_.profile.choices.end();
     }
   }
 
@@ -223,7 +222,12 @@ class Tuner {
     }
     const double each = many_seconds_ * tokens / many_rows_;
     const int rounds = rounds_for(each, 2.0 * piece_seconds(), values.size(), kLeastRounds);
-    if (values.size() < 2 || each * kLeastRounds > setup_.seconds / 8) {
+    if (!setup_.choose_chunk) return {};
+    if (values.size() < 2) {
+      out_.left_out.emplace_back("rows of a prompt's passes: the context is too short for others");
+      return {};
+    }
+    if (each * kLeastRounds > setup_.seconds / 8) {
       out_.left_out.emplace_back("rows of a prompt's passes: measuring them would take too long");
       return {};
     }
@@ -249,8 +253,9 @@ class Tuner {
       if (rows <= setup_.max_rows && rows <= positions_) counts.push_back(rows);
     }
     for (const int rows : counts) out_.profile.costs.entries.push_back({.rows = rows});
-    for (const int depth : {0, out_.profile.long_context}) {
-      if (depth == 0 && !out_.profile.costs.entries.empty() && out_.profile.costs.entries.front().short_ms > 0) break;
+    std::vector<int> depths{0};
+    if (out_.profile.long_context > 0) depths.push_back(out_.profile.long_context);
+    for (const int depth : depths) {
       ADZE_TRY_STATUS(work_.move_to(depth));
       std::vector<std::vector<double>> seconds(counts.size());
       int rounds = kLeastRounds;
@@ -341,7 +346,7 @@ Result<Measured> measure_profile(backend::Prepared& prepared, const ops::Plan& p
 
 Result<Rates> measure_rates(backend::Prepared& prepared, const ops::Plan& plan, const TuneSetup& setup) {
   Workload work(prepared, plan, setup.positions, setup.max_rows, setup.now);
-  const int rows = std::min({setup.chunk, setup.max_rows, setup.positions});
+  int rows = std::min({setup.chunk, setup.max_rows, setup.positions});
   std::vector<double> one, many;
   const double begin = setup.now();
   for (int round = -1; round < kLeastRounds; ++round) {
@@ -353,10 +358,14 @@ Result<Rates> measure_rates(backend::Prepared& prepared, const ops::Plan& plan, 
       ADZE_TRY(const double seconds, work.pass(1));
       singles.push_back(seconds);
     }
-    if (round < 0) continue;
+    if (setup.progress && !setup.progress(1.0)) return fail(ErrorCode::cancelled, "stopped");
+    if (round < 0) {
+      if (many_seconds > kLongestPassSeconds) rows = std::max(1, rows / 2);
+      continue;
+    }
     many.push_back(many_seconds);
     one.push_back(median(singles));
-    if (round >= 2 && setup.now() - begin > setup.seconds) break;
+    if (setup.now() - begin > setup.seconds) break;
   }
   return Rates{.generate = 1.0 / median(one), .prompt = rows / median(many)};
 }

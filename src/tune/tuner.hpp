@@ -17,6 +17,10 @@ namespace adze::tune {
 // What a choice must gain at least: less is not worth the trust in one measurement.
 inline constexpr double kLeastGain = 1.02;
 
+// The deepest of the long contexts that are measured, and the longest passes that are tried for prompts.
+inline constexpr int kLongestContext = 4096;
+inline constexpr int kLongestChunk = 512;
+
 double steady_seconds();
 
 struct TuneSetup {
@@ -24,7 +28,7 @@ struct TuneSetup {
   int max_rows = 0;      // the rows of its passes
   int chunk = 0;         // the built-in rows of a prompt's passes
   double seconds = 0.0;  // to take, about
-  bool choose_threads = true;
+  bool choose_threads = true, choose_chunk = true;
   std::function<bool(double share)> progress{};  // false ends it (cancelled)
   std::function<double()> now = steady_seconds;
 };

@@ -27,7 +27,7 @@ Workload::Workload(backend::Prepared& prepared, const ops::Plan& plan, int posit
       positions_(std::min(positions, plan.context_length)),
       max_rows_(max_rows),
       recurrent_(!plan.state_layers.empty()),
-      pages_(static_cast<std::size_t>((positions_ + backend::kPageTokens - 1) / backend::kPageTokens)),
+      pages_(static_cast<std::size_t>(backend::pages_for(positions_))),
       now_(std::move(now)) {
   std::iota(pages_.begin(), pages_.end(), 0);
 }

@@ -84,6 +84,10 @@ TEST_F(Program, WeightsArePackedByTheFirstRunAndMappedByTheNext) {
   EXPECT_THAT(adze({"cache", "packs", kModel, "--verify"}).out, HasSubstr("  ok\n"));
   expect_failure(adze({"cache", "packs", "nobody"}), 3, "no packed weights of 'nobody'");
   expect_failure(adze({"cache", "pages"}), 2, "no cache 'pages'");
+  expect_failure(adze({"cache", "packs", "", "--clear"}), 2, "NAME is empty");
+  expect_failure(adze({"cache", "packs", "--verify", "--clear"}), 2, "do not go together");
+  expect_failure(adze({"bench", "limits", "--rows", "3"}), 2, "--rows belongs to adze bench kernels");
+  expect_failure(adze({"bench", "model", kModel, kModel}), 2, "does nothing with");
 
   const std::string file = listed[0]["path"];
   std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).seekp(-9, std::ios::end).put('x');

@@ -6,9 +6,8 @@
 namespace adze::test {
 
 Runner::Runner(const ops::Plan& plan, Options options) {
-  const int pages = (options.positions + backend::kPageTokens - 1) / backend::kPageTokens;
   const auto sequences = static_cast<std::size_t>(options.sequences);
-  options.prepare.max_pages = std::int64_t{pages} * options.sequences;
+  options.prepare.max_pages = backend::pages_for(options.positions) * options.sequences;
   options.prepare.max_slots = options.sequences;
   auto prepared = backend::prepare(plan, options.prepare);
   if (!prepared) throw std::runtime_error(prepared.error().message);

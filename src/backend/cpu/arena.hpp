@@ -1,4 +1,4 @@
-// Zeroed memory for scratch: one anonymous map, backed by the system as it is touched, handed out in 64-byte steps.
+// Zeroed memory: one anonymous map, backed by the system as it is touched, handed out in 64-byte steps.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@ namespace adze::cpu {
 
 class Arena {
  public:
-  static Result<Arena> reserve(std::size_t bytes);
+  // Error: out_of_memory. Huge pages: asked for, where the system has them.
+  static Result<Arena> reserve(std::size_t bytes, bool huge_pages = false);
   Arena() = default;
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;

@@ -39,16 +39,11 @@ struct Pass {
   std::atomic<bool> finite{true};
 };
 
-std::vector<std::vector<int>> places_of(int threads) {
-  const CpuTopology topology = read_topology();
-  return place_threads(topology, threads, current_node(topology));
-}
-
 class CpuPrepared final : public backend::Prepared {
  public:
   CpuPrepared(const ops::Plan& plan, const backend::PrepareOptions& options, const KernelTable& table,
-              CpuSchedule schedule, PackMemory packs, KvStore kv, StateStore states, DeltaNet delta_net,
-              Scratch scratch, int threads)
+              CpuSchedule schedule, Arena packs, KvStore kv, StateStore states, DeltaNet delta_net, Scratch scratch,
+              std::span<const std::vector<int>> places)
       : plan_(plan),
         options_(options),
         table_(table),
@@ -59,7 +54,7 @@ class CpuPrepared final : public backend::Prepared {
         states_(std::move(states)),
         delta_net_(std::move(delta_net)),
         scratch_(std::move(scratch)),
-        team_(threads, places_of(threads)),
+        team_(options_.threads, places),
         rounding_(table_, *schedule_.tuning, scratch_.countdowns.blocks),
         heads_(plan_, table_, kv_, scratch_),
         attention_(table_, kv_, scratch_, schedule_, rounding_, team_),
@@ -68,8 +63,9 @@ class CpuPrepared final : public backend::Prepared {
     pass_.needed_rows.reserve(static_cast<std::size_t>(options_.max_batch_rows));
     memory_.weight_bytes = weight_bytes(schedule_);
     memory_.packed_bytes = packs_.before_pass(0);
+    if (options_.pack_in_memory) memory_.packed_bytes = packed_size(schedule_);
     memory_.scratch_bytes =
-        scratch_bytes(schedule_, plan_, options_.max_batch_rows, threads) + DeltaNet::packed_bytes(plan_);
+        scratch_bytes(schedule_, plan_, options_.max_batch_rows, options_.threads) + DeltaNet::packed_bytes(plan_);
     memory_.bytes_per_slot = states_.slot_bytes();
     memory_.state_bytes_reserved = states_.slot_bytes() * static_cast<std::uint64_t>(states_.slots());
     memory_.bytes_per_page = kv_.page_bytes();
@@ -90,7 +86,9 @@ class CpuPrepared final : public backend::Prepared {
   Status run(const backend::Batch& batch) override {
     ADZE_TRY_STATUS(backend::check_batch(batch, plan_, options_.max_batch_rows, kv_.pages()));
     ADZE_TRY_STATUS(states_.move_on(batch));
-    memory_.packed_bytes = packs_.before_pass(static_cast<int>(batch.rows.size()));
+    if (const std::uint64_t packed = packs_.before_pass(static_cast<int>(batch.rows.size())); packed > 0) {
+      memory_.packed_bytes = packed;
+    }
     pass_.batch = &batch;
     pass_.rows = static_cast<int>(batch.rows.size());
     pass_.finite.store(true, std::memory_order_relaxed);
@@ -530,7 +528,7 @@ class CpuPrepared final : public backend::Prepared {
   const backend::PrepareOptions options_;
   const KernelTable& table_;
   const CpuSchedule schedule_;
-  const PackMemory pack_memory_;
+  const Arena pack_memory_;
   FilePacks packs_;  // before the schedule goes, its thread has ended
   KvStore kv_;
   StateStore states_;
@@ -550,16 +548,24 @@ class CpuPrepared final : public backend::Prepared {
   std::vector<float> observed_;
 };
 
+// The options with as many threads as the machine asks for where they say none.
+backend::PrepareOptions with_threads(const backend::PrepareOptions& options, const CpuTopology& topology) {
+  backend::PrepareOptions chosen = options;
+  if (chosen.threads == 0) chosen.threads = choose_threads(topology).threads;
+  return chosen;
+}
+
 }  // namespace
 
-backend::MemoryUse estimate_memory(const ops::Plan& plan, const backend::PrepareOptions& options) {
+backend::MemoryUse estimate_memory(const ops::Plan& plan, const backend::PrepareOptions& asked) {
+  const backend::PrepareOptions options = with_threads(asked, read_topology());
   backend::MemoryUse memory;
   const auto table = choose_table(options.kernel_set);
   const auto schedule = table ? make_schedule(plan, options, **table) : make_schedule(plan, options, kScalarTable);
   if (!schedule) return memory;  // prepare() will say why
   memory.weight_bytes = weight_bytes(*schedule);
   memory.scratch_bytes =
-      scratch_bytes(*schedule, plan, options.max_batch_rows, thread_count(options)) + DeltaNet::packed_bytes(plan);
+      scratch_bytes(*schedule, plan, options.max_batch_rows, options.threads) + DeltaNet::packed_bytes(plan);
   memory.bytes_per_slot = state_slot_bytes(plan);
   memory.state_bytes_reserved = memory.bytes_per_slot * static_cast<std::uint64_t>(options.max_slots);
   memory.bytes_per_page = kv_page_bytes(plan, schedule->kv_format);
@@ -567,18 +573,20 @@ backend::MemoryUse estimate_memory(const ops::Plan& plan, const backend::Prepare
   return memory;
 }
 
-Result<std::unique_ptr<backend::Prepared>> prepare(const ops::Plan& plan, const backend::PrepareOptions& options) {
-  ADZE_TRY_STATUS(backend::check_options(options));
+Result<std::unique_ptr<backend::Prepared>> prepare(const ops::Plan& plan, const backend::PrepareOptions& asked) {
+  ADZE_TRY_STATUS(backend::check_options(asked));
+  const CpuTopology topology = read_topology();
+  const backend::PrepareOptions options = with_threads(asked, topology);
   ADZE_TRY(const KernelTable* table, choose_table(options.kernel_set));
   ADZE_TRY(CpuSchedule schedule, make_schedule(plan, options, *table));
-  ADZE_TRY(PackMemory packs, options.pack_in_memory ? pack_in_memory(schedule) : PackMemory());
+  ADZE_TRY(Arena packs, options.pack_in_memory ? pack_in_memory(schedule) : Arena());
   ADZE_TRY(KvStore kv, KvStore::reserve(plan, schedule.kv_format, options.max_pages));
   ADZE_TRY(StateStore states, StateStore::reserve(plan, options.max_slots));
   ADZE_TRY(DeltaNet delta_net, DeltaNet::create(plan, *table));
-  const int threads = thread_count(options);
-  ADZE_TRY(Scratch scratch, make_scratch(schedule, plan, options.max_batch_rows, threads));
+  ADZE_TRY(Scratch scratch, make_scratch(schedule, plan, options.max_batch_rows, options.threads));
   return std::make_unique<CpuPrepared>(plan, options, *table, std::move(schedule), std::move(packs), std::move(kv),
-                                       std::move(states), std::move(delta_net), std::move(scratch), threads);
+                                       std::move(states), std::move(delta_net), std::move(scratch),
+                                       place_threads(topology, options.threads));
 }
 
 }  // namespace adze::cpu

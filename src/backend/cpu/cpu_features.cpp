@@ -91,10 +91,9 @@ CpuDescription describe_cpu() {
   ADZE_FEATURE("avx512vnni");
 #undef ADZE_FEATURE
 #elif defined(__aarch64__)
-  const unsigned long first = ::getauxval(AT_HWCAP), second = ::getauxval(AT_HWCAP2);
-  if ((first & HWCAP_ASIMD) != 0) description.features.emplace_back("neon");
-  if ((first & HWCAP_ASIMDDP) != 0) description.features.emplace_back("dotprod");
-  if ((second & HWCAP2_I8MM) != 0) description.features.emplace_back("i8mm");
+  const unsigned long bits = ::getauxval(AT_HWCAP);
+  if ((bits & HWCAP_ASIMD) != 0) description.features.emplace_back("neon");
+  if ((bits & HWCAP_ASIMDDP) != 0) description.features.emplace_back("dotprod");
 #endif
   return description;
 }

@@ -24,7 +24,7 @@ std::uint64_t last_cache_bytes();
 
 struct CpuDescription {
   std::string model;                  // "Intel(R) Xeon(R) ..."
-  std::vector<std::string> features;  // those that the kernels know: "avx2", "fma", "avx512_vnni" ...
+  std::vector<std::string> features;  // those that the kernels know: "avx2", "fma", "avx512vnni" ...
 };
 CpuDescription describe_cpu();
 

@@ -273,7 +273,8 @@ TEST_P(Fusion, GivesTheBitsOfSingleSteps) {
   }
 }
 
-// Whatever a profile may choose (docs/design/0015): each knob's values, for the products of all shapes in all regimes.
+// Whatever a profile may choose (docs/design/0015-tuning.md): each knob's values, for the products of all shapes in all
+// regimes.
 TEST_P(Fusion, GivesTheSameBitsWhateverIsChosen) {
   const Model model(GetParam());
   const std::vector<float> expected = run(model.plan(), Compute::automatic, 4, true);

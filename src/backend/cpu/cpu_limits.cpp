@@ -1,12 +1,12 @@
 #include "backend/cpu/cpu_limits.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+
+#include "backend/cpu/arena.hpp"
 
 namespace adze::cpu {
 namespace {
@@ -31,24 +31,6 @@ double best_rate(Pass&& pass) {
   return best;
 }
 
-class Pages {
- public:
-  explicit Pages(std::size_t bytes) : bytes_(bytes) {
-    base_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base_ != MAP_FAILED) ::madvise(base_, bytes, MADV_HUGEPAGE);
-  }
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  ~Pages() {
-    if (base_ != MAP_FAILED) ::munmap(base_, bytes_);
-  }
-  std::byte* data() const { return base_ == MAP_FAILED ? nullptr : static_cast<std::byte*>(base_); }
-
- private:
-  void* base_;
-  std::size_t bytes_;
-};
-
 }  // namespace
 
 Result<double> measure_read_rate(const KernelTable& table, ThreadTeam& team, std::uint64_t working_set) {
@@ -56,17 +38,14 @@ Result<double> measure_read_rate(const KernelTable& table, ThreadTeam& team, std
   constexpr std::size_t kPage = 4096;  // shares begin at pages: a page is first touched by the member that reads it
   const std::size_t wanted = std::min(working_set, kMaxMeasuredBytes);
   const std::size_t share = std::max<std::size_t>(wanted / members / kPage, 1) * kPage;
-  const Pages pages(share * members);
-  if (pages.data() == nullptr) {
-    return fail(ErrorCode::out_of_memory,
-                fmt::format("no {} MiB of memory to measure the machine's read bandwidth with", share * members >> 20));
-  }
-  team.run([&](int member) { std::memset(pages.data() + static_cast<std::size_t>(member) * share, 1, share); });
+  ADZE_TRY(Arena arena, Arena::reserve(share * members, true));
+  std::byte* const pages = arena.take<std::byte>(share * members);
+  team.run([&](int member) { std::memset(pages + static_cast<std::size_t>(member) * share, 1, share); });
   const auto repeats = static_cast<int>(std::max<std::uint64_t>(kLeastPassBytes / (share * members), 1));
   std::atomic<std::int32_t> sink{0};
   return best_rate([&] {
     team.run([&](int member) {
-      const std::byte* mine = pages.data() + static_cast<std::size_t>(member) * share;
+      const std::byte* mine = pages + static_cast<std::size_t>(member) * share;
       for (int i = 0; i < repeats; ++i) sink.fetch_xor(table.limits.read_all(mine, share), std::memory_order_relaxed);
     });
     return static_cast<double>(share) * static_cast<double>(members) * repeats;

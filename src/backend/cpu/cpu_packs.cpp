@@ -1,7 +1,5 @@
 #include "backend/cpu/cpu_packs.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -15,12 +13,8 @@
 namespace adze::cpu {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
 // The order of bytes in kernels/packed.inl.h: every change of it is another version.
 constexpr std::string_view kLayout = "packed16-v1";
-
-std::size_t rounded_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Enough for pack_group() of any of the schedule's weights, by one thread at a time.
 class PackScratch {
@@ -32,7 +26,7 @@ class PackScratch {
   }
   std::byte* data() {
     const auto at = reinterpret_cast<std::uintptr_t>(bytes_.data());
-    return bytes_.data() + (rounded_up(at, 64) - at);
+    return bytes_.data() + (Arena::rounded(at) - at);
   }
 
  private:
@@ -66,26 +60,17 @@ void pack_group(const PackedWeight& weight, int group, std::byte* out, std::byte
   weight.kernel->pack(a, group % weight.groups, out);
 }
 
-void PackMemory::Unmap::operator()(std::byte* bytes) const { ::munmap(bytes, size); }
-
-Result<PackMemory> pack_in_memory(const CpuSchedule& schedule) {
-  std::size_t size = kHugePage;
-  for (const auto& weight : schedule.packed) size += rounded_up(weight->size(), 64);
-  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    return fail(ErrorCode::out_of_memory, fmt::format("no memory for {} bytes of packed weights", size));
-  }
-  ::madvise(memory, size, MADV_HUGEPAGE);
-  PackMemory packs(static_cast<std::byte*>(memory), size);
+Result<Arena> pack_in_memory(const CpuSchedule& schedule) {
+  std::size_t size = 0;
+  for (const auto& weight : schedule.packed) size += Arena::rounded(weight->size());
+  ADZE_TRY(Arena packs, Arena::reserve(size, true));
   PackScratch scratch(schedule);
-  std::byte* at = packs.data();
-  at += rounded_up(reinterpret_cast<std::uintptr_t>(at), kHugePage) - reinterpret_cast<std::uintptr_t>(at);
   for (const auto& weight : schedule.packed) {
+    auto* const to = packs.take<std::byte>(weight->size());
     for (int group = 0; group < weight->slices * weight->groups; ++group) {
-      pack_group(*weight, group, at + static_cast<std::size_t>(group) * weight->group_bytes, scratch.data());
+      pack_group(*weight, group, to + static_cast<std::size_t>(group) * weight->group_bytes, scratch.data());
     }
-    weight->bytes = at;
-    at += rounded_up(weight->size(), 64);
+    weight->bytes = to;
   }
   return packs;
 }
@@ -149,9 +134,15 @@ void FilePacks::dequantise_row(const tensor::TensorView& table, std::int64_t row
   }
 }
 
+bool FilePacks::all_read_packed() const {
+  return std::ranges::all_of(schedule_.products, [](const auto& of_step) {
+    return std::ranges::all_of(of_step, [](const BoundMatmul& m) { return m.packed != nullptr && m.tuning->packed; });
+  });
+}
+
 void FilePacks::release_file() {
   rows_since_release_ = 0;
-  if (release_) release_();
+  if (release_ && all_read_packed()) release_();
 }
 
 }  // namespace adze::cpu

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "backend/cpu/arena.hpp"
 #include "backend/cpu/cpu_schedule.hpp"
 #include "backend/cpu/pack_store.hpp"
 #include "backend/packs.hpp"
@@ -17,23 +18,9 @@ namespace adze::cpu {
 void pack_group(const PackedWeight& weight, int group, std::byte* out, std::byte* scratch);
 std::size_t pack_scratch_bytes(const PackedWeight& weight);
 
-// All packed weights of a schedule in anonymous memory, in huge pages where the system has them.
-class PackMemory {
- public:
-  PackMemory() = default;
-  PackMemory(std::byte* bytes, std::size_t size) : bytes_(bytes, Unmap{size}) {}
-  std::byte* data() const { return bytes_.get(); }
-
- private:
-  struct Unmap {
-    std::size_t size;
-    void operator()(std::byte* bytes) const;
-  };
-  std::unique_ptr<std::byte[], Unmap> bytes_;
-};
-
-// Packs every weight that can be packed and points the schedule at the result. Error: out_of_memory.
-Result<PackMemory> pack_in_memory(const CpuSchedule& schedule);
+// Packs every weight that can be packed, into memory of its own, and points the schedule at the result. Error:
+// out_of_memory.
+Result<Arena> pack_in_memory(const CpuSchedule& schedule);
 
 // The packed weights of a schedule from a pack file, as soon as there is one. The schedule must outlive it.
 class FilePacks {
@@ -41,7 +28,8 @@ class FilePacks {
   FilePacks(const CpuSchedule& schedule, backend::PackOptions options);
 
   // Before each pass of so many rows, by the thread that runs it: points the schedule at packed weights that have come,
-  // and gives back what is not read any more of the model's file. The bytes that the pass reads packed.
+  // and gives back what is not read any more of the model's file, unless products go on reading it (--compute f32, or a
+  // profile that wants it so). The bytes that are packed.
   std::uint64_t before_pass(int rows);
   // A row of an embedding, which is read from the model's file whatever is packed. Any thread, in a pass.
   void dequantise_row(const tensor::TensorView& table, std::int64_t row, float* out) const;
@@ -50,6 +38,7 @@ class FilePacks {
 
  private:
   void release_file();
+  bool all_read_packed() const;
 
   const CpuSchedule& schedule_;
   const std::function<void()> release_;

@@ -20,10 +20,6 @@ std::optional<GatedActivation> gated_activation(ops::Activation activation) {
   ADZE_CHECK(false, "activation {}", static_cast<int>(activation));
 }
 
-int thread_count(const backend::PrepareOptions& options) {
-  return options.threads > 0 ? options.threads : choose_threads(read_topology()).threads;
-}
-
 std::uint64_t weight_bytes(const CpuSchedule& schedule) {
   std::set<ops::WeightRef> weights;  // a weight may serve two products
   for (const auto& of_step : schedule.products) {
@@ -34,7 +30,18 @@ std::uint64_t weight_bytes(const CpuSchedule& schedule) {
   return bytes;
 }
 
+std::uint64_t packed_size(const CpuSchedule& schedule) {
+  std::uint64_t bytes = 0;
+  for (const auto& weight : schedule.packed) bytes += weight->size();
+  return bytes;
+}
+
 namespace {
+
+// Adds a word to a list of them, once.
+void add_once(std::vector<std::string_view>& words, std::string_view word) {
+  if (std::ranges::find(words, word) == words.end()) words.push_back(word);
+}
 
 class Builder {
  public:
@@ -51,7 +58,7 @@ class Builder {
       case backend::KvType::f16: out_.kv_format = KvFormat::f16; break;
       case backend::KvType::q8_0: out_.kv_format = KvFormat::q8_0; break;
     }
-    out_.tuning = std::make_unique<Tuning>(table_, thread_count(options_));
+    out_.tuning = std::make_unique<Tuning>(table_, options_.threads);
     out_.max_partitions = (plan_.context_length + kPartition - 1) / kPartition;
     for (const ops::Step& step : plan_.steps) {
       Products products;
@@ -112,14 +119,14 @@ class Builder {
   // shape are tuned together.
   static std::string shape_of(const ops::Step& step, const Products& products) {
     if (products.empty()) return {};
-    std::string types;
+    std::vector<std::string_view> types;
     std::int64_t rows = 0;
     for (const BoundMatmul& m : products) {
-      const std::string_view type = tensor::dtype_info(m.weight->type).name;
-      if (types.find(type) == std::string::npos) types += fmt::format("{}{}", types.empty() ? "" : "+", type);
+      add_once(types, tensor::dtype_info(m.weight->type).name);
       rows += m.weight->rows();
     }
-    return fmt::format("{} {} {}x{}", ops::step_name(step), types, products.front().weight->columns(), rows);
+    return fmt::format("{} {} {}x{}", ops::step_name(step), fmt::join(types, "+"), products.front().weight->columns(),
+                       rows);
   }
   void add_shape(const ops::Step& step, Products& products) {
     const std::string name = shape_of(step, products);
@@ -295,10 +302,11 @@ class Builder {
   // Of the products that the dispatch's threads share; those of a mixture show in both of its dispatches.
   void describe_kernels(const Dispatch& dispatch, backend::DispatchInfo& info) const {
     if (dispatch.lead.sharing == Sharing::columns) {
+      std::vector<std::string_view> kernels;
       for (const BoundMatmul& m : out_.products[static_cast<std::size_t>(dispatch.lead.step)]) {
-        if (info.kernel.find(m.kernel->name) != std::string::npos) continue;
-        info.kernel += (info.kernel.empty() ? "" : ", ") + std::string(m.kernel->name);
+        add_once(kernels, m.kernel->name);
       }
+      info.kernel = fmt::format("{}", fmt::join(kernels, ", "));
       info.reason = fmt::format(
           "the {} kernel for this weight type{}; tiles of up to {} rows on packed weights; on those of the file "
           "through a panel",

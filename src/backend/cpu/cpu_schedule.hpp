@@ -23,8 +23,8 @@ struct PackedWeight {
   ops::WeightRef weight = nullptr;
   int slices = 1, groups = 0;
   std::size_t group_bytes = 0;
-  const std::byte* bytes =
-      nullptr;  // null: not packed (yet), and products read the file's; changes between passes only
+  // Null: not packed (yet), and products read the file's. Changes between passes only.
+  const std::byte* bytes = nullptr;
   std::uint64_t size() const {
     return std::uint64_t{group_bytes} * static_cast<std::uint64_t>(slices) * static_cast<std::uint64_t>(groups);
   }
@@ -95,12 +95,13 @@ struct CpuSchedule {
 // The kernels' word for an activation; nothing for one that they do not have.
 std::optional<GatedActivation> gated_activation(ops::Activation activation);
 
-// Members of the team: as many as were asked for, or one for each CPU that the process may use.
-int thread_count(const backend::PrepareOptions& options);
-
 // Of all weights that are multiplied with, each counted once.
 std::uint64_t weight_bytes(const CpuSchedule& schedule);
 
+// Of all weights in the packed layout.
+std::uint64_t packed_size(const CpuSchedule& schedule);
+
+// `options.threads` is the number of the team's members, not 0.
 Result<CpuSchedule> make_schedule(const ops::Plan& plan, const backend::PrepareOptions& options,
                                   const KernelTable& table);
 

@@ -194,6 +194,10 @@ std::vector<std::vector<int>> place_threads(const CpuTopology& topology, int thr
   return places;
 }
 
+std::vector<std::vector<int>> place_threads(const CpuTopology& topology, int threads) {
+  return place_threads(topology, threads, current_node(topology));
+}
+
 int current_node(const CpuTopology& topology) {
   const auto cpu = std::ranges::find(topology.cpus, ::sched_getcpu(), &Cpu::id);
   return cpu == topology.cpus.end() ? topology.cpus.front().node : cpu->node;

@@ -41,7 +41,7 @@ int usable_cpus();
 // How many compute threads a model gets where the user does not say: one per core, within the quota.
 struct ThreadChoice {
   int threads = 1;
-  std::string reason;  // for people: "one per core; each core has 2 CPUs"
+  std::string reason;  // for people: "one per core; 16 CPUs share 8 cores"
 };
 ThreadChoice choose_threads(const CpuTopology& topology);
 
@@ -55,6 +55,9 @@ std::vector<std::vector<int>> place_threads(const CpuTopology& topology, int thr
 
 // The node of the CPU that the calling thread runs on.
 int current_node(const CpuTopology& topology);
+
+// place_threads() near the calling thread.
+std::vector<std::vector<int>> place_threads(const CpuTopology& topology, int threads);
 
 // Restricts the calling thread; a hint: where the system refuses, it stays where it was.
 void run_this_thread_on(std::span<const int> cpus);

@@ -39,7 +39,7 @@ void Tuning::set_packed_bytes(std::uint64_t bytes) {
   choose({});
 }
 
-const Tuning::Shape* Tuning::find(const std::string& name) const {
+Tuning::Shape* Tuning::find(const std::string& name) {
   const auto found = std::ranges::find(shapes_, name, &Shape::name);
   return found == shapes_.end() ? nullptr : &*found;
 }
@@ -82,15 +82,10 @@ bool Tuning::may_choose(const Choice& choice) const {
 }
 
 void Tuning::apply(const Choice& choice) {
-  const auto set = [&](auto set_value) {
-    set_value(std::ranges::find(shapes_, choice.shape, &Shape::name)->chosen[index(choice.regime)]);
-  };
+  const auto set = [&](auto set_value) { set_value(find(choice.shape)->chosen[index(choice.regime)]); };
   switch (choice.knob) {
     case Knob::threads: threads_[index(choice.regime)] = choice.value; break;
-    case Knob::tile:
-      tiles_[index(choice.regime)] = choice.value;
-      for (Shape& shape : shapes_) shape.chosen[index(choice.regime)].max_tile = choice.value;
-      break;
+    case Knob::tile: tiles_[index(choice.regime)] = choice.value; break;
     case Knob::layout: set([&](ProductTuning& t) { t.packed = choice.value != 0; }); break;
     case Knob::pair: set([&](ProductTuning& t) { t.pair_at_once = choice.value != 0; }); break;
     case Knob::prefetch: set([&](ProductTuning& t) { t.ahead = static_cast<std::size_t>(choice.value); }); break;
@@ -101,8 +96,7 @@ void Tuning::apply(const Choice& choice) {
 void Tuning::choose(std::span<const Choice> choices) {
   threads_.fill(all_threads_);
   tiles_.fill(table_.max_tile);
-  for (Shape& shape : shapes_)
-    shape.chosen.fill({.ahead = static_cast<std::size_t>(ahead_), .max_tile = table_.max_tile});
+  for (Shape& shape : shapes_) shape.chosen.fill({.ahead = static_cast<std::size_t>(ahead_)});
   choices_.clear();
   for (const Choice& choice : choices) {
     if (!may_choose(choice)) continue;
@@ -114,7 +108,10 @@ void Tuning::choose(std::span<const Choice> choices) {
 
 void Tuning::enter(Regime regime) {
   regime_ = regime;
-  for (Shape& shape : shapes_) *shape.now = shape.chosen[index(regime)];
+  for (Shape& shape : shapes_) {
+    *shape.now = shape.chosen[index(regime)];
+    shape.now->max_tile = max_tile();
+  }
 }
 
 std::string Tuning::reason(Knob knob) const {

@@ -18,7 +18,7 @@ namespace adze::cpu {
 // Of the products of one shape, in one regime.
 struct ProductTuning {
   std::size_t ahead = 0;     // MatmulArgs::ahead
-  int max_tile = 1;          // MatmulArgs::max_tile; the same for all shapes
+  int max_tile = 1;          // MatmulArgs::max_tile: Tuning::max_tile(), by which rows are rounded
   bool packed = true;        // read packed weights, where there are some
   bool pair_at_once = true;  // gate and up of one weight type in one pass
 };
@@ -67,7 +67,7 @@ class Tuning {
     std::unique_ptr<ProductTuning> now;
   };
   std::vector<std::string> names_of(bool ProductKind::* kind) const;
-  const Shape* find(const std::string& name) const;
+  Shape* find(const std::string& name);
   bool may_choose(const backend::Choice& choice) const;
   void apply(const backend::Choice& choice);
   std::string reason(backend::Knob knob) const;

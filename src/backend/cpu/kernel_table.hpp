@@ -83,7 +83,7 @@ enum class GatedActivation : std::uint8_t { silu, gelu_tanh, swiglu_oai };  // a
 struct MatmulKernel {
   const char* name;  // null: this table has no such kernel
   void (*run)(const MatmulArgs& args, int group_begin, int group_end);
-  // out = act(gate) * up; `up` gives weights, bias and its own panel, the rest is read from `gate`.
+  // out = act(gate) * up; each gives its weights, inputs, bias and panel; tokens, tiles and `out` are those of `gate`.
   void (*gated)(const MatmulArgs& gate, const MatmulArgs& up, GatedActivation act, int group_begin, int group_end);
   std::size_t (*panel_bytes)(int k, std::size_t row_stride);
   // The packed layout (kernels/packed.inl.h), the same for every table: bytes of a group of 16 rows, a multiple of 64,
@@ -149,7 +149,7 @@ struct KernelTable {
   MatmulKernel int8_kernels[32];
   MatmulKernel float_kernels[32];
 
-  int max_tile;  // rows of activations that one kernel step multiplies with a panel block
+  int max_tile;  // rows of activations that one kernel step multiplies
   // Row `row` of a batch whose tile is `tile`; n is a multiple of the block.
   void (*quantise32)(const float* x, int n, const QuantisedRows& out, int row, Tile tile);
   void (*quantise256)(const float* x, int n, const QuantisedRows& out, int row, Tile tile);

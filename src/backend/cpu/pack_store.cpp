@@ -181,14 +181,21 @@ Status PackStore::make_file() {
     if (stop_requested()) return tl::unexpected(stopped());
   }
   ADZE_TRY_STATUS(backend::make_room(path_, header_.file_bytes, options_.budget_bytes));
-  ADZE_TRY(AtomicFile file, AtomicFile::create(path_));
+  ADZE_TRY(AtomicFile file, AtomicFile::create(path_, AtomicFile::Replace::name));
   ADZE_TRY_STATUS(write_payload(file));
   const std::string header = backend::serialise(header_);
   ADZE_TRY_STATUS(file.write_at(0, std::as_bytes(std::span(header))));
+  for (const backend::PackSource& source : options_.files) {
+    const auto now = backend::describe_source(source.path);
+    if (!now || now->bytes != source.bytes || now->modified_ns != source.modified_ns) {
+      return fail(ErrorCode::io, fmt::format("'{}' was changed while its weights were packed", source.path.string()),
+                  "start again once it is whole");
+    }
+  }
   ADZE_TRY_STATUS(file.commit());
   if (map_file()) return {};
   return fail(ErrorCode::io, fmt::format("'{}' cannot be read back", path_.string()),
-              "check the disk, or switch packs off");
+              "check the disk and the folder's permissions, or switch packs off");
 }
 
 struct PackStore::Payload {

@@ -101,10 +101,47 @@ TEST_F(PackStoreTest, PacksOnceAndMapsAfter) {
   expect_packed(store);
   EXPECT_TRUE(store.report().found);
   EXPECT_EQ(groups_packed_.load(), packed);
-  const auto stored = backend::list_packs(folder_);
+  const auto stored = backend::list_packs(folder_).value();
   ASSERT_EQ(stored.size(), 1u);
   EXPECT_EQ(stored.front().header.model, "synthetic");
   EXPECT_EQ(stored.front().header.layout, "test-v1");
+}
+
+TEST_F(PackStoreTest, ALinkInThePlaceOfAPackIsReplacedAndWhatItNamesIsNot) {
+  fs::path pack;
+  {
+    PackStore store(options(), "test-v1", items());
+    finish(store);
+    pack = store.report().path;
+  }
+  const fs::path model = folder_ / "model";
+  ASSERT_TRUE(write_file_atomic(model, "a model"));
+  fs::remove(pack);
+  fs::create_symlink(model, pack);
+  PackStore store(options(), "test-v1", items());
+  finish(store);
+  expect_packed(store);
+  EXPECT_FALSE(fs::is_symlink(pack));
+  EXPECT_EQ(read_file(model, 100).value(), "a model");
+}
+
+TEST_F(PackStoreTest, AModelThatChangesWhileItIsPackedGivesNoPack) {
+  const fs::path model = folder_ / "model";
+  fs::create_directories(folder_);
+  ASSERT_TRUE(write_file_atomic(model, "a model"));
+  backend::PackOptions how = options();
+  how.files = {backend::describe_source(model).value()};
+  std::vector<PackItem> what = items();
+  what[2].pack = [&, pack = what[2].pack](int group, std::byte* out) {
+    pack(group, out);
+    EXPECT_TRUE(write_file_atomic(model, "another one"));
+  };
+  PackStore store(how, "test-v1", std::move(what));
+  finish(store);
+  EXPECT_FALSE(store.ready());
+  ASSERT_TRUE(store.report().error);
+  EXPECT_NE(store.report().error->message.find("was changed while its weights were packed"), std::string::npos);
+  EXPECT_EQ(files(), std::vector{model});
 }
 
 // One file for each set of weights, layout and shape; also where only a byte in the middle tells two sources apart.

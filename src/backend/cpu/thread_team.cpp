@@ -69,7 +69,7 @@ void ThreadTeam::Signal::move_to(std::uint32_t value) {
 ThreadTeam::ThreadTeam(int threads, std::span<const std::vector<int>> cpus_of_members)
     : most_(threads),
       members_(threads),
-      crowded_(threads > usable_cpus()),
+      cpus_(usable_cpus()),
       places_(std::make_unique<Place[]>(static_cast<std::size_t>(threads))) {
   ADZE_CHECK(threads >= 1, "{} threads", threads);
   ADZE_CHECK(cpus_of_members.empty() || cpus_of_members.size() == static_cast<std::size_t>(threads),
@@ -141,9 +141,9 @@ void ThreadTeam::barrier() {
 }
 
 void ThreadTeam::wait_while(Signal& signal, std::uint32_t seen) {
-  if (!crowded_) spin_while(signal, seen);
+  if (!crowded()) spin_while(signal, seen);
   if (signal.count.load(std::memory_order_acquire) != seen) return;
-  if (crowded_ || shares_cpu()) yield_while(signal, seen);
+  if (crowded() || shares_cpu()) yield_while(signal, seen);
   if (signal.count.load(std::memory_order_acquire) == seen) sleep_while(signal, seen);
 }
 

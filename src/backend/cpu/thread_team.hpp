@@ -57,13 +57,14 @@ class ThreadTeam {
   // Returns when the count is no longer `seen`.
   void wait_while(Signal& signal, std::uint32_t seen);
   void spin_while(const Signal& signal, std::uint32_t seen) const;
+  bool crowded() const { return size() > cpus_; }
   bool shares_cpu() const;
   void yield_while(const Signal& signal, std::uint32_t seen);
   void sleep_while(Signal& signal, std::uint32_t seen);
 
   const int most_;
   std::atomic<int> members_;  // of the current job; changes between jobs
-  const bool crowded_;  // more members than CPUs
+  const int cpus_;            // that the process may use
   Function function_ = nullptr;
   void* context_ = nullptr;
   // Jobs started, and in the low bits how many members the last one has: who was left out of some may wake late, and

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "tune/samples.hpp"
 
 namespace adze::cli::bench {
 
@@ -31,10 +34,8 @@ ForwardWork forward_of(const Engine& engine, const Case& what) {
 }
 
 Spread spread_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  const double median = values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-  return {values.front(), median, values.back()};
+  const auto [least, most] = std::ranges::minmax(values);
+  return {least, tune::median(std::move(values)), most};
 }
 
 }  // namespace adze::cli::bench

@@ -20,6 +20,7 @@ struct Row {
   int rows = 0;
   double seconds = 0;
   ForwardWork work;
+  std::uint64_t working_set = 0;  // bytes
   Bound bound;
 };
 
@@ -42,23 +43,28 @@ class Run {
     ADZE_TRY(tune::KernelBench bench, tune::KernelBench::attention(options_));
     return measure(fmt::format("attention {}", name), bench);
   }
-  const std::vector<Row>& measured() const { return measured_; }
+  // All that was measured, against the limits of the whole run.
+  const std::vector<Row>& finish() {
+    for (Row& row : measured_) row.bound = limits_.bound(row.work, row.working_set);
+    return measured_;
+  }
 
  private:
   Status measure(const std::string& what, tune::KernelBench& bench) {
-    for (const int rows : rows_) {
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const int rows = rows_[i];
       if (interrupted()) return fail(ErrorCode::cancelled, "stopped");
-      const auto work = bench.work(rows);
-      const bool bytes = options_.compute == backend::Compute::automatic;
+      ops::Work work = bench.work(rows);
+      if (options_.compute == backend::Compute::f32) work = ops::in_floats(work);
       const ForwardWork forward{.weight_bytes = work.weight_bytes,
                                 .cache_bytes = work.cache_bytes,
-                                .byte_products = bytes ? work.byte_products : 0,
-                                .float_products = work.float_products + (bytes ? 0 : work.byte_products)};
+                                .byte_products = work.byte_products,
+                                .float_products = work.float_products};
       const auto working_set = static_cast<std::uint64_t>(work.weight_bytes + work.cache_bytes);
       ADZE_TRY_STATUS(limits_.measure(working_set));
       ADZE_TRY(const double seconds, bench.seconds(rows));
-      measured_.push_back({what, bench.kernel(), rows, seconds, forward, limits_.bound(forward, working_set)});
-      context_.console.progress(what, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(rows_.back()));
+      measured_.push_back({what, bench.kernel(), rows, seconds, forward, working_set, {}});
+      context_.console.progress(what, static_cast<double>(i + 1) / static_cast<double>(rows_.size()));
     }
     context_.console.end_progress();
     return {};
@@ -103,17 +109,6 @@ std::string as_json(const std::vector<Row>& rows, std::string_view kernel_set, i
   return json.end_array().end_object().take();
 }
 
-struct Machine {
-  std::string kernel_set;
-  int threads = 0;
-};
-Result<Machine> machine_of(const Context& context) {
-  Machine machine;
-  ADZE_TRY(machine.kernel_set, backend::choose_kernel_set(kernel_set_of(context.settings())));
-  ADZE_TRY(machine.threads, thread_count(context));
-  return machine;
-}
-
 }  // namespace
 
 Result<ExitCode> bench_kernels(Context& context) {
@@ -136,7 +131,7 @@ Result<ExitCode> bench_kernels(Context& context) {
       if (info.quantise != nullptr) types.push_back(info.type);
     }
   }
-  ADZE_TRY(const Machine machine, machine_of(context));
+  ADZE_TRY(const Team machine, team_of(context));
   watch_interrupts();
   Run run(context, std::move(rows), machine.kernel_set, machine.threads);
   for (const tensor::DType type : types) ADZE_TRY_STATUS(run.products(type));
@@ -146,17 +141,17 @@ Result<ExitCode> bench_kernels(Context& context) {
       ADZE_TRY_STATUS(run.attention(name, type));
     }
   }
+  const std::vector<Row>& measured = run.finish();
   if (arguments.has("json")) {
-    context.console.print(as_json(run.measured(), machine.kernel_set, machine.threads));
+    context.console.print(as_json(measured, machine.kernel_set, machine.threads));
   } else {
-    context.console.print(
-        fmt::format("{}, {} threads\n{}", machine.kernel_set, machine.threads, as_text(run.measured())));
+    context.console.print(fmt::format("{}, {} threads\n{}", machine.kernel_set, machine.threads, as_text(measured)));
   }
   return ExitCode::ok;
 }
 
 Result<ExitCode> bench_limits(Context& context) {
-  ADZE_TRY(const Machine machine, machine_of(context));
+  ADZE_TRY(const Team machine, team_of(context));
   constexpr std::uint64_t kMebibytes[] = {1, 16, 90, 350};
   JsonWriter json;
   json.begin_object()

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "cli/engine_setup.hpp"
 
 namespace adze::cli::bench {
 namespace {
@@ -55,6 +56,13 @@ double Limits::read_rate(std::uint64_t working_set) const {
 
 Bound Limits::bound(const ForwardWork& work, std::uint64_t working_set) const {
   return bound_of(work, read_rate(working_set), multiply_);
+}
+
+Result<Team> team_of(const Context& context) {
+  Team team;
+  ADZE_TRY(team.kernel_set, backend::choose_kernel_set(kernel_set_of(context.settings())));
+  ADZE_TRY(team.threads, thread_count(context));
+  return team;
 }
 
 std::uint64_t working_set_of(const Engine& engine, const ForwardWork& work) {

@@ -8,6 +8,7 @@
 #include "adze/adze.hpp"
 #include "backend/machine.hpp"
 #include "base/result.hpp"
+#include "cli/context.hpp"
 
 namespace adze::cli::bench {
 
@@ -49,6 +50,13 @@ class Limits {
   std::vector<ReadRate> reads_;
   backend::MultiplyRates multiply_;
 };
+
+// The kernels and the threads that the settings and options say. Errors: invalid_argument.
+struct Team {
+  std::string kernel_set;
+  int threads = 0;
+};
+Result<Team> team_of(const Context& context);
 
 // Bytes that all steps of such forwards go through: every weight, and the texts' cache.
 std::uint64_t working_set_of(const Engine& engine, const ForwardWork& work);

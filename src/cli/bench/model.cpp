@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/backend.hpp"
 #include "backend/machine.hpp"
 #include "base/limits.hpp"
 #include "cli/bench/limits.hpp"
@@ -56,10 +57,10 @@ Result<Plan> read_plan(const Arguments& arguments) {
   if (plan.cases.empty())
     return fail(ErrorCode::invalid_argument, "there is nothing to measure", "Leave a 0 out of the options.");
   for (const Case& what : plan.cases) {
-    constexpr std::int64_t kPage = 64;  // texts do not share pages
+    // Texts do not share pages.
     const std::int64_t text = std::max<std::int64_t>(what.depth, 1) + what.tokens;
     plan.most_texts = std::max(plan.most_texts, what.batch);
-    plan.most_positions = std::max(plan.most_positions, (text + kPage - 1) / kPage * kPage * what.batch);
+    plan.most_positions = std::max(plan.most_positions, backend::pages_for(text) * backend::kPageTokens * what.batch);
   }
   return plan;
 }
@@ -127,8 +128,7 @@ Status run_rounds(const Context& context, Engine& engine, const Plan& plan, cons
       // Enough of them to meet a quiet moment, without doubling the time of a long run.
       if (round < 3) ADZE_TRY_STATUS(limits.measure(working_set));
     }
-    context.console.progress("bench", static_cast<std::uint64_t>(round + 1),
-                             static_cast<std::uint64_t>(plan.rounds + 1));
+    context.console.progress("bench", static_cast<double>(round + 1) / static_cast<double>(plan.rounds + 1));
   }
   context.console.end_progress();
   return {};
@@ -152,8 +152,9 @@ Result<ExitCode> bench_model(Context& context) {
   Report report;
   report.model = engine.info();
   report.processor = backend::describe_machine().processor;
-  ADZE_TRY(report.threads, thread_count(context));
-  ADZE_TRY(report.kernel_set, backend::choose_kernel_set(kernel_set_of(context.settings())));
+  ADZE_TRY(const Team team, team_of(context));
+  report.threads = team.threads;
+  report.kernel_set = team.kernel_set;
   Limits limits(report.kernel_set, report.threads);
   ADZE_TRY_STATUS(run_rounds(context, engine, plan, peer, path, limits, report));
   report.packed_bytes = engine.packs().state == PackState::ready ? engine.packs().total_bytes : 0;

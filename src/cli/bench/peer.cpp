@@ -23,6 +23,12 @@ std::optional<double> number(const Json& object, const char* key) {
   if (!object.is_object() || found == object.end() || !found->is_number()) return std::nullopt;
   return found->get<double>();
 }
+// Tokens per second.
+std::optional<double> rate_of(const Json& object, const char* key) {
+  const auto value = number(object, key);
+  if (!value || !(*value > 0) || *value > 1e12) return std::nullopt;
+  return value;
+}
 std::optional<std::int64_t> count(const Json& object, const char* key) {
   const auto value = number(object, key);
   if (!value || *value < 0 || *value > 1e9) return std::nullopt;
@@ -39,6 +45,7 @@ std::string last_words(const hub::ChildOutcome& outcome) {
   std::string_view text = outcome.errors.empty() ? outcome.output : outcome.errors;
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
   const auto line = text.rfind('\n');
+  if (text.empty()) return "it said nothing";
   return std::string(line == text.npos ? text : text.substr(line + 1));
 }
 
@@ -72,7 +79,7 @@ Result<std::vector<PeerSample>> parse_llama_bench(std::string_view output, std::
   std::vector<PeerSample> samples;
   for (const Json& test : tests) {
     const auto prompt = count(test, "n_prompt"), generated = count(test, "n_gen"), depth = count(test, "n_depth");
-    const auto rate = number(test, "avg_ts");
+    const auto rate = rate_of(test, "avg_ts");
     if (!prompt || !generated || !depth || !rate) return not_understood("llama-bench", "a test without its rate");
     const bool is_prompt = *prompt > 0;
     samples.push_back({.what = {.kind = is_prompt ? Case::Kind::prompt : Case::Kind::generate,
@@ -95,7 +102,7 @@ Result<std::vector<PeerSample>> parse_batched_bench(std::string_view output) {
     if (!line.starts_with('{')) continue;  // blank lines
     const Json test = Json::parse(line, nullptr, false);
     const auto prompt = count(test, "pp"), generated = count(test, "tg"), texts = count(test, "pl");
-    const auto rate = number(test, "speed_tg");
+    const auto rate = rate_of(test, "speed_tg");
     if (!prompt || !generated || !texts || !rate)
       return not_understood("llama-batched-bench", "a line without its rate");
     samples.push_back({.what = {.kind = Case::Kind::generate,
@@ -109,7 +116,7 @@ Result<std::vector<PeerSample>> parse_batched_bench(std::string_view output) {
 }
 
 Result<PeerRound> run_peer(const Peer& peer, const fs::path& model, int threads, std::span<const Case> cases) {
-  PeerRound round;
+  PeerRound round{.version = "llama.cpp", .rates = {}};  // until it says which
   std::vector<PeerSample> samples;
   const auto collect = [&](Result<std::vector<PeerSample>> more) -> Status {
     if (!more) return tl::unexpected(std::move(more.error()));

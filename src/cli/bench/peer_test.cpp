@@ -1,5 +1,6 @@
 #include "cli/bench/peer.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -26,6 +27,13 @@ constexpr std::string_view kBatchedBench = R"(
 constexpr Case kPrompt{.kind = Case::Kind::prompt, .tokens = 512};
 constexpr Case kDeep{.kind = Case::Kind::generate, .tokens = 64, .depth = 4096};
 constexpr Case kEight{.kind = Case::Kind::generate, .tokens = 32, .depth = 1, .batch = 8};
+
+TEST(Peer, RatesThatAreNoneAreNotUnderstood) {
+  for (const std::string_view rate : {"0", "-5", "1e308", "\"fast\""}) {
+    const std::string printed = fmt::format(R"([{{"n_prompt": 512, "n_gen": 0, "n_depth": 0, "avg_ts": {}}}])", rate);
+    EXPECT_THAT(parse_llama_bench(printed, nullptr).error().message, HasSubstr("without its rate")) << rate;
+  }
+}
 
 TEST(Peer, ReadsLlamaBench) {
   std::string version;

@@ -7,8 +7,7 @@ namespace adze::cli::bench {
 namespace {
 
 // Medians of up to seven runs of 2026-11-30, llama-bench and llama-batched-bench of that commit; with run-time
-// repacking
-// (-rtr 1) where that was faster, and for SmolLM2 in Q4_1 the best short burst of generation.
+// repacking (-rtr 1) where that was faster, and for SmolLM2 in Q4_1 the best short burst of generation.
 constexpr int kThreads = 2;
 constexpr std::string_view kKernelSet = "avx512_vnni";
 

@@ -35,6 +35,25 @@ constexpr Example kExamples[] = {
 
 Result<ExitCode> run_bench(Context& context) {
   const std::string what = *context.arguments.positional(0);
+  const auto words = [&](std::size_t most) -> Status {
+    const auto more = context.arguments.positional(most);
+    if (!more) return {};
+    return fail(ErrorCode::invalid_argument, fmt::format("adze bench {} does nothing with '{}'", what, *more),
+                "Leave it out.");
+  };
+  const auto options = [&](std::initializer_list<std::string_view> others, std::string_view whose) -> Status {
+    for (const std::string_view option : others) {
+      if (!context.arguments.has(option)) continue;
+      return fail(ErrorCode::invalid_argument, fmt::format("--{} belongs to adze bench {}", option, whose),
+                  "Leave it out.");
+    }
+    return {};
+  };
+  if (what != "model") {
+    ADZE_TRY_STATUS(options({"prompt-tokens", "generate-tokens", "depth", "batch", "rounds", "peer"}, "model"));
+  }
+  if (what != "kernels") ADZE_TRY_STATUS(options({"rows", "unpacked"}, "kernels"));
+  if (what != "kernels") ADZE_TRY_STATUS(words(what == "model" ? 2 : 1));
   if (what == "model") return bench::bench_model(context);
   if (what == "kernels") return bench::bench_kernels(context);
   if (what == "limits") return bench::bench_limits(context);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <iterator>
 #include <system_error>
 #include <vector>
 
@@ -49,21 +50,40 @@ std::string date_of(const StoredPack& pack) {
   return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local));
 }
 
-bool answers_to(const StoredPack& pack, const std::string& name) {
-  if (pack.header.model == name || pack.path.filename().string().starts_with(name)) return true;
+bool made_from(const StoredPack& pack, const std::filesystem::path& model) {
+  std::error_code ignored;
+  const auto plain = [&](const std::filesystem::path& path) {
+    return std::filesystem::absolute(path, ignored).lexically_normal();
+  };
   return std::ranges::any_of(pack.header.sources, [&](const backend::PackSource& source) {
-    std::error_code ignored;
-    const std::filesystem::path whole = std::filesystem::absolute(name, ignored);
-    return source.path == whole || source.path.parent_path() == whole || source.path.stem() == name;
+    const std::filesystem::path file = plain(source.path);
+    return file == plain(model) || file.parent_path() == plain(model / "").parent_path();
   });
 }
 
-// All, or those that NAME says. Errors: not_found.
+// All; or those made from the model that NAME is; or, where it is none here, those of a model that calls itself so, or
+// the one whose file begins like this. Errors: invalid_argument, not_found.
 Result<std::vector<StoredPack>> chosen_packs(const Context& context, const std::filesystem::path& directory) {
-  std::vector<StoredPack> packs = backend::list_packs(directory);
+  ADZE_TRY(std::vector<StoredPack> packs, backend::list_packs(directory));
   const auto name = context.arguments.positional(1);
   if (!name) return packs;
-  std::erase_if(packs, [&](const StoredPack& pack) { return !answers_to(pack, *name); });
+  if (name->empty()) return fail(ErrorCode::invalid_argument, "NAME is empty", "Leave it out for all packs.");
+  const auto keep = [&](const auto& wanted) {
+    std::vector<StoredPack> kept;
+    std::ranges::copy_if(packs, std::back_inserter(kept), wanted);
+    return kept;
+  };
+  if (const auto model = find_model(context, *name)) {
+    packs = keep([&](const StoredPack& pack) { return made_from(pack, *model); });
+  } else if (auto called = keep([&](const StoredPack& pack) { return pack.header.model == *name; }); !called.empty()) {
+    packs = std::move(called);
+  } else {
+    packs = keep([&](const StoredPack& pack) { return pack.path.filename().string().starts_with(*name); });
+    if (packs.size() > 1) {
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("the files of {} packs begin with '{}'", packs.size(), *name), "Give more of the name.");
+    }
+  }
   if (packs.empty()) {
     return fail(ErrorCode::not_found, fmt::format("there are no packed weights of '{}'", *name),
                 "adze cache packs lists what there is.");
@@ -98,10 +118,10 @@ ExitCode list(Context& context, const std::vector<StoredPack>& packs, const std:
   for (const StoredPack& pack : packs) {
     total += pack.bytes;
     const bool known = !pack.header.sources.empty();
-    context.console.print(
-        fmt::format("{:>9}  {}  {:<8}  {:<12}  {}  {}\n", format_bytes(pack.bytes), date_of(pack),
-                    backend::condition_name(pack.condition), pack.header.layout, pack.header.model,
-                    known ? pack.header.sources.front().path.string() : pack.path.filename().string()));
+    context.console.print(fmt::format(
+        "{:>9}  {}  {:<8}  {:<12}  {}  {}\n", format_bytes(pack.bytes), date_of(pack),
+        backend::condition_name(pack.condition), pack.header.layout, pack.header.model,
+        without_controls(known ? pack.header.sources.front().path.string() : pack.path.filename().string())));
   }
   context.console.note(
       packs.empty()
@@ -158,6 +178,11 @@ Result<ExitCode> run_cache(Context& context) {
   const std::string what = *context.arguments.positional(0);
   if (what != "packs")
     return fail(ErrorCode::invalid_argument, fmt::format("there is no cache '{}'", what), "It is packs.");
+  const auto asked = [&](std::string_view option) { return context.arguments.has(option); };
+  if (asked("make") + asked("clear") + asked("verify") + asked("json") > 1) {
+    return fail(ErrorCode::invalid_argument, "--make, --clear, --verify and --json do not go together",
+                "Give one of them.");
+  }
   const std::filesystem::path directory = pack_directory(context.settings());
   if (directory.empty()) {
     return fail(ErrorCode::not_found, "neither HOME nor XDG_CACHE_HOME says where the cache directory is",

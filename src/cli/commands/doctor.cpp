@@ -12,6 +12,7 @@
 #include "base/suggest.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/context.hpp"
+#include "cli/engine_setup.hpp"
 #include "cli/json_writer.hpp"
 #include "cli/models.hpp"
 #include "cli/version.hpp"
@@ -63,7 +64,7 @@ void look_at_machine(Report& report, const Settings& settings) {
   report.add("threads", settings.threads > 0 ? fmt::format("{}, as set", settings.threads)
                                              : fmt::format("{}: {}", machine.threads, machine.threads_reason));
   report.add("kernel sets", fmt::format("{}", fmt::join(machine.kernel_sets, " ")));
-  const auto chosen = backend::choose_kernel_set(settings.cpu == "auto" ? std::string_view{} : settings.cpu);
+  const auto chosen = backend::choose_kernel_set(kernel_set_of(settings));
   if (chosen) {
     report.add("chosen kernels", *chosen);
   } else {
@@ -83,6 +84,28 @@ void look_at_memory(Report& report) {
   }
 }
 
+// The folder, or what there is of its path; it must be ours to write in.
+std::filesystem::path look_at_folder(Report& report, std::filesystem::path folder, std::string_view setting) {
+  while (!std::filesystem::exists(folder) && folder.has_parent_path() && folder != folder.parent_path()) {
+    folder = folder.parent_path();
+  }
+  if (::access(folder.c_str(), W_OK) != 0) {
+    report.problem(fmt::format("'{}' cannot be written", folder.string()),
+                   fmt::format("Set {} to another place.", setting));
+  }
+  return folder;
+}
+
+void look_at_cache(Report& report, const Settings& settings) {
+  const std::filesystem::path packs = pack_directory(settings);
+  if (packs.empty()) {
+    report.problem("neither HOME nor XDG_CACHE_HOME says where the cache directory is", "Set cache_dir.");
+    return;
+  }
+  report.add("cache", packs.parent_path().string());
+  look_at_folder(report, packs, "cache_dir");
+}
+
 void look_at_models(Report& report, const Context& context) {
   const auto directory = models_directory(context.settings());
   if (!directory) {
@@ -90,13 +113,7 @@ void look_at_models(Report& report, const Context& context) {
     return;
   }
   report.add("models", directory->string());
-  std::filesystem::path existing = *directory;
-  while (!std::filesystem::exists(existing) && existing.has_parent_path() && existing != existing.parent_path()) {
-    existing = existing.parent_path();
-  }
-  if (::access(existing.c_str(), W_OK) != 0) {
-    report.problem(fmt::format("'{}' cannot be written", existing.string()), "Set models_dir to another place.");
-  }
+  const std::filesystem::path existing = look_at_folder(report, *directory, "models_dir");
   struct statvfs space{};
   if (::statvfs(existing.c_str(), &space) == 0) {
     report.add("free disk space", format_bytes(static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize));
@@ -125,6 +142,7 @@ Result<ExitCode> run_doctor(Context& context) {
   look_at_machine(report, context.settings());
   look_at_memory(report);
   look_at_models(report, context);
+  look_at_cache(report, context.settings());
   look_at_environment(report);
   if (context.arguments.has("json")) {
     JsonWriter json;
@@ -149,16 +167,17 @@ Result<ExitCode> run_doctor(Context& context) {
 
 }  // namespace
 
-constinit const Command kDoctor{.name = "doctor",
-                                .summary = "Show what this machine offers and what would be chosen",
-                                .description =
-                                    "Shows the processor's features, the kernel sets and the one that would "
-                                    "be chosen, memory, and the models directory. Exit code 1 when something "
-                                    "is wrong.",
-                                .positionals = {},
-                                .options = kOptions,
-                                .settings = kSettings,
-                                .examples = {},
-                                .run = run_doctor};
+constinit const Command kDoctor{
+    .name = "doctor",
+    .summary = "Show what this machine offers and what would be chosen",
+    .description =
+        "Shows the processor's features, the kernel sets and the one that would "
+        "be chosen, memory, and the directories of models and of the cache. Exit code 1 when something "
+        "is wrong.",
+    .positionals = {},
+    .options = kOptions,
+    .settings = kSettings,
+    .examples = {},
+    .run = run_doctor};
 
 }  // namespace adze::cli

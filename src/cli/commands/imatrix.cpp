@@ -62,7 +62,7 @@ Result<format::ImportanceMatrix> measure(Context& context, Engine& engine, const
   for (std::int64_t i = 0; i < text.count; ++i) windows.push_back(text.at(i));
   ADZE_TRY(std::vector<Engine::InputSquares> squares, engine.measure_inputs(windows, [&](std::size_t done) {
     chunks_done = static_cast<std::uint32_t>(done);
-    context.console.progress("imatrix", done, windows.size());
+    context.console.progress("imatrix", static_cast<double>(done) / static_cast<double>(windows.size()));
     return !interrupted();
   }));
   context.console.end_progress();

@@ -126,8 +126,7 @@ Result<Score> score_windows(Context& context, Engine& engine, const TextWindows&
           if (writer && written) written = writer->append(logits);
         }));
     ADZE_TRY_STATUS(written);
-    context.console.progress("perplexity", static_cast<std::uint64_t>(w + 1),
-                             static_cast<std::uint64_t>(windows.count));
+    context.console.progress("perplexity", static_cast<double>(w + 1) / static_cast<double>(windows.count));
   }
   context.console.end_progress();
   if (interrupted()) return fail(ErrorCode::cancelled, "stopped before the end of the text");

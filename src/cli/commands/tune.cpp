@@ -9,7 +9,7 @@ namespace adze::cli {
 namespace {
 
 constexpr Positional kPositionals[] = {{"MODEL", "A model file or folder, or the name of a pulled model (adze list)"}};
-constexpr Option kOptions[] = {{"--quick", "", "Measure for about ten seconds instead of about 45", ""},
+constexpr Option kOptions[] = {{"--quick", "", "Measure for about 25 seconds instead of a minute", ""},
                                {"--json", "", "Print all that was measured as JSON", ""}};
 constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::cache, SettingGroup::hub};
 constexpr Example kExamples[] = {{"adze tune smollm2", "measures, and from then on runs smollm2 with what was fastest"},
@@ -18,20 +18,18 @@ constexpr double kSeconds = 45.0, kQuickSeconds = 10.0;
 
 Result<ExitCode> run_tune(Context& context) {
   ADZE_TRY(const std::filesystem::path path, find_model(context, *context.arguments.positional(0)));
-  LoadOptions options = load_options(context.settings(), {});
-  if (options.profile_directory.empty() && options.profile_file.empty()) {
-    options.profile_directory = profile_directory(context.settings());
+  if (context.settings().profile == "off") {
+    return fail(ErrorCode::invalid_argument, "--profile off: adze tune writes a profile",
+                "Leave it out, or name the file.");
   }
+  LoadOptions options = load_options(context.settings(), {});
   if (options.profile_directory.empty() && options.profile_file.empty()) {
     return fail(ErrorCode::not_found, "neither HOME nor XDG_CACHE_HOME says where profiles are kept",
                 "Name a file with --profile FILE.");
   }
   watch_interrupts();
   TuneOptions how{.seconds = context.arguments.has("quick") ? kQuickSeconds : kSeconds};
-  how.packing = [&](std::uint64_t done, std::uint64_t total) {
-    context.console.progress("packing weights, once", done, total);
-    return !interrupted();
-  };
+  how.packing = [&](std::uint64_t done, std::uint64_t total) { return show_packing(context.console, done, total); };
   how.progress = [&](double share) {
     context.console.progress("tune", share);
     return !interrupted();

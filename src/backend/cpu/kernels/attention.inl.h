@@ -101,15 +101,15 @@ void append_key(KvFormat format, const float* k, int head_size, int slot, std::b
       return;
     }
     case KvFormat::f16: {
-      std::uint16_t h[1024];
+      std::uint16_t h[kMaxPaddedHead];
       to_halves(k, head_size, h);
       auto* out = reinterpret_cast<std::uint16_t*>(page_head) + first;
       for (int d = 0; d < head_size; ++d) out[d * 16] = h[d];
       return;
     }
     case KvFormat::q8_0: {
-      std::int8_t q[1024];
-      std::uint16_t scales[32];
+      std::int8_t q[kMaxPaddedHead];
+      std::uint16_t scales[kMaxPaddedHead / kQ8Block];
       to_q8(k, head_size, q, scales);
       auto* out = reinterpret_cast<std::int8_t*>(page_head) + first;
       for (int d = 0; d < head_size; ++d) out[d * 16] = q[d];
@@ -134,8 +134,8 @@ void append_value(KvFormat format, const float* v, int head_size, int slot, std:
       return;
     }
     case KvFormat::q8_0: {
-      std::int8_t q[1024];
-      std::uint16_t scales[32];
+      std::int8_t q[kMaxPaddedHead];
+      std::uint16_t scales[kMaxPaddedHead / kQ8Block];
       to_q8(v, head_size, q, scales);
       for (int d = head_size; d < padded; ++d) q[d] = 0;
       __builtin_memcpy(page_head + slot * padded, q, static_cast<std::size_t>(padded));

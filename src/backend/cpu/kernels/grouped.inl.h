@@ -1,5 +1,5 @@
 // Codes whose scales stand in tensors of their own (MLX; tensor/grouped.hpp). A group of 16 rows has its scales brought
-// into lane order first, for all of its blocks; then 32 codes and their scales are a panel block like any other, and
+// into lane order first, for all of its blocks; then 32 codes and their scales are a block like any other, and
 // the reduction is that of blocks of 32, whatever the size of the groups.
 
 // Four codes of `Bits` bits from the low bits of each lane, one to each byte.

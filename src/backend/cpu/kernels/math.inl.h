@@ -19,19 +19,24 @@ inline float reduce_max(V a) {
   return reduce(a, [](auto x, auto y) { return x > y ? x : y; });
 }
 
-// e^x within 2 ulp; 0 below -87.3, so that masked scores of -inf vanish; inf above 88.7; NaN stays NaN.
-// x = n ln2 + r, |r| <= ln2/2, e^r by a degree-6 Taylor-like polynomial (error 2e-9), 2^n in two exact halves.
-inline V exp(V x) {
-  const V n_float = to_float(to_int(mul(min(max(x, splat(-100.0f)), splat(100.0f)), splat(1.44269504f))));
-  V r = fma(n_float, splat(-0.693145752f), x);
-  r = fma(n_float, splat(-1.42860677e-6f), r);
+// e^(x - n ln2) for |x - n ln2| <= ln2/2, by a degree-6 Taylor-like polynomial (error 2e-9).
+inline V exp_of_rest(V x, V n) {
+  V r = fma(n, splat(-0.693145752f), x);
+  r = fma(n, splat(-1.42860677e-6f), r);
   V p = splat(1.0f / 720.0f);
   p = fma(p, r, splat(1.0f / 120.0f));
   p = fma(p, r, splat(1.0f / 24.0f));
   p = fma(p, r, splat(1.0f / 6.0f));
   p = fma(p, r, splat(0.5f));
   p = fma(p, r, splat(1.0f));
-  p = fma(p, r, splat(1.0f));
+  return fma(p, r, splat(1.0f));
+}
+
+// e^x within 2 ulp; 0 below -87.3, so that masked scores of -inf vanish; inf above 88.7; NaN stays NaN.
+// x = n ln2 + rest, 2^n in two exact halves.
+inline V exp(V x) {
+  const V n_float = to_float(to_int(mul(min(max(x, splat(-100.0f)), splat(100.0f)), splat(1.44269504f))));
+  const V p = exp_of_rest(x, n_float);
   const I n = to_int(n_float);
   const I half = sub_i(shift_right<1>(add_i(n, splat_i(256))), splat_i(128));  // floor(n / 2)
   const V scale_a = as_float(shift_left<23>(add_i(half, splat_i(127))));
@@ -46,15 +51,7 @@ inline V exp(V x) {
 // the result is not cut to 0.
 inline V exp_of_negative(V x) {
   const V n_float = to_float(to_int(mul(x, splat(1.44269504f))));
-  V r = fma(n_float, splat(-0.693145752f), x);
-  r = fma(n_float, splat(-1.42860677e-6f), r);
-  V p = splat(1.0f / 720.0f);
-  p = fma(p, r, splat(1.0f / 120.0f));
-  p = fma(p, r, splat(1.0f / 24.0f));
-  p = fma(p, r, splat(1.0f / 6.0f));
-  p = fma(p, r, splat(0.5f));
-  p = fma(p, r, splat(1.0f));
-  p = fma(p, r, splat(1.0f));
+  const V p = exp_of_rest(x, n_float);
   const V scale = as_float(shift_left<23>(add_i(to_int(n_float), splat_i(127))));
   return where_ge(splat(-87.33f), x, zero(), mul(p, scale));
 }

@@ -1,5 +1,5 @@
-// Matrix products on panels. The order of every reduction is fixed per weight type and the same for one row and for
-// many, for weights that come straight from the file and for those that passed through a panel in memory:
+// Matrix products. The order of every reduction is fixed per weight type and the same for one row and for many, for
+// packed weights and for those of the file:
 //
 //   blocks of 32   acc = fma(d * dx, float(sum q x), acc), then acc = fma(m, dx * sum x, acc); block by block; codes
 //                  with scales beside them are such blocks, also where more than 32 share a scale
@@ -405,7 +405,7 @@ inline void unpack_codes(const MatmulArgs& a, const std::byte* rows, int block, 
 // which are dequantised row by row first and never packed, nor are codes, for products with floats.
 template <class F>
 struct FloatSource {
-  static constexpr bool kCanPack = requires { F::kFloats; };
+  static constexpr bool kCanPack = requires { &F::packed; };
   static std::size_t blocks(int k) { return static_cast<std::size_t>((k + 15) / 16) * sizeof(PanelFloat); }
   static std::size_t panels(int k) { return blocks(k) + (kIsGrouped<F> ? scale_panels(k) : 0); }
   static std::size_t packed_size(int k, const tensor::GroupScales& groups) {

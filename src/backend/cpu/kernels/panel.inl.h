@@ -1,6 +1,7 @@
-// Panels: 16 rows of a weight matrix brought into lane order. Dword i of a block holds 4 consecutive inputs of one row
-// per lane, so that a byte dot product accumulates one output row per lane and nothing is ever summed across lanes.
-// One struct per block format says how to bring its blocks there; the multiplication (matmul.inl.h) knows only panels.
+// 16 rows of a weight matrix brought into lane order from the blocks of the model's file. Dword i of a block holds 4
+// consecutive inputs of one row per lane, so that a byte dot product accumulates one output row per lane and nothing is
+// ever summed across lanes. One struct per block format says how to read its blocks; packing (packed.inl.h) and
+// products with weights that are not packed (matmul.inl.h) begin here.
 
 // 32 inputs: value = d * (q - offset) [+ m].
 struct Panel32 {
@@ -23,6 +24,14 @@ struct PanelFloat {
 
 // Added to each byte, or taken away.
 constexpr std::int32_t kSignBits = static_cast<std::int32_t>(0x80808080u);
+// Codes with 128 added, as dot4_signed takes them.
+ADZE_INLINE I from_biased(I codes) {
+  if constexpr (kSignedBias == 128) {
+    return codes;
+  } else {
+    return xor_i(codes, splat_i(kSignBits));
+  }
+}
 
 ADZE_INLINE I low_nibbles(I x) { return and_i(x, splat_i(0x0f0f0f0f)); }
 ADZE_INLINE I high_nibbles(I x) { return and_i(shift_right<4>(x), splat_i(0x0f0f0f0f)); }
@@ -347,7 +356,6 @@ struct Iq4Xs {
 
 struct F32 {
   static constexpr int kBytes = 64;  // of 16 inputs
-  static constexpr bool kFloats = true;
   static ADZE_INLINE V packed(const std::byte* p) { return as_float(load_64(p)); }
   static void unpack(const std::byte* p, std::size_t stride, PanelFloat& out) {
     I raw[4];
@@ -359,7 +367,6 @@ struct F32 {
 };
 struct F16 {
   static constexpr int kBytes = 32;
-  static constexpr bool kFloats = true;
   static ADZE_INLINE V packed(const std::byte* p) { return load_f16(reinterpret_cast<const std::uint16_t*>(p)); }
   static void unpack(const std::byte* p, std::size_t stride, PanelFloat& out) {
     I raw[8];
@@ -373,7 +380,6 @@ struct F16 {
 };
 struct Bf16 {
   static constexpr int kBytes = 32;
-  static constexpr bool kFloats = true;
   static ADZE_INLINE V packed(const std::byte* p) { return load_bf16(reinterpret_cast<const std::uint16_t*>(p)); }
   static void unpack(const std::byte* p, std::size_t stride, PanelFloat& out) {
     I raw[8];

@@ -152,7 +152,6 @@ ADZE_INLINE I add_pairs(I acc, I halves, I factors) {
   return {in_order(_mm256_add_epi32(acc.lo, _mm256_madd_epi16(halves.lo, factors.lo))),
           in_order(_mm256_add_epi32(acc.hi, _mm256_madd_epi16(halves.hi, factors.hi)))};
 }
-inline I dot2(I acc, I pairs, std::int32_t x) { return add_pairs(acc, pairs, splat_i(x)); }
 #if defined(__AVXVNNI__)
 #include "backend/cpu/simd/wide_dot.inl.h"
 inline Dot dot4_small(Dot acc, I weights, std::int32_t x) {
@@ -161,31 +160,24 @@ inline Dot dot4_small(Dot acc, I weights, std::int32_t x) {
 }
 constexpr std::int32_t kSignedBias = 128;
 inline Dot dot4_signed(Dot acc, I prepared, std::int32_t x) { return dot4_small(acc, prepared, x); }
-inline I from_biased(I bytes) { return bytes; }
+inline I dot2(I acc, I pairs, std::int32_t x) {
+  const __m256i v = _mm256_set1_epi32(x);
+  return {_mm256_dpwssd_avx_epi32(acc.lo, pairs.lo, v), _mm256_dpwssd_avx_epi32(acc.hi, pairs.hi, v)};
+}
 #else
-struct Dot {
-  __m256i lo, hi;
-};
-template <int Largest>
-constexpr int kDotRun = 32767 / (2 * 127 * Largest);
+#include "backend/cpu/simd/narrow_dot.inl.h"
 inline __m256i dot4_half(__m256i acc, __m256i unsigned_weights, __m256i x) {
   return in_order(_mm256_add_epi16(acc, _mm256_maddubs_epi16(unsigned_weights, x)));
 }
 inline Dot dot4_small(Dot acc, I weights, std::int32_t x) {
   const __m256i v = _mm256_set1_epi32(x);
-  return {dot4_half(acc.lo, weights.lo, v), dot4_half(acc.hi, weights.hi, v)};
+  return {{dot4_half(acc.halves.lo, weights.lo, v), dot4_half(acc.halves.hi, weights.hi, v)}};
 }
-constexpr std::int32_t kSignedBias = 0;
-inline Dot dot4_signed(Dot acc, I w, std::int32_t x) {  // |w| <= 128 as unsigned, the sign moves to x
+inline Dot dot4_signed(Dot acc, I w, std::int32_t x) {  // |w| <= 128 as unsigned
   const __m256i v = _mm256_set1_epi32(x);
-  return {dot4_half(acc.lo, _mm256_abs_epi8(w.lo), _mm256_sign_epi8(v, w.lo)),
-          dot4_half(acc.hi, _mm256_abs_epi8(w.hi), _mm256_sign_epi8(v, w.hi))};
+  return {{dot4_half(acc.halves.lo, _mm256_abs_epi8(w.lo), _mm256_sign_epi8(v, w.lo)),
+           dot4_half(acc.halves.hi, _mm256_abs_epi8(w.hi), _mm256_sign_epi8(v, w.hi))}};
 }
-inline I from_biased(I bytes) { return xor_i(bytes, splat_i(static_cast<std::int32_t>(0x80808080u))); }
-inline Dot open_dot(I) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-inline I close_dot(I sum, Dot dot) { return add_pairs(sum, {dot.lo, dot.hi}, splat_i(0x00010001)); }
-inline I close_scaled(I sum, Dot dot, I scales) { return add_pairs(sum, {dot.lo, dot.hi}, scales); }
-inline I dot_scales(I scale) { return or_i(and_i(scale, splat_i(0xffff)), shift_left<16>(scale)); }
 #endif
 
 // --- 16 rows at once -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ struct I {
   __m512i v;
 };
 
-constexpr int kMaxTile = 12;  // tokens whose accumulators stay in registers beside one panel block
+constexpr int kMaxTile = 12;  // tokens whose accumulators stay in registers beside a unit of weights
 
 // --- floats ---------------------------------------------------------------------------------------------------------
 inline V splat(float x) { return {_mm512_set1_ps(x)}; }
@@ -117,39 +117,26 @@ inline Dot dot4_small(Dot acc, I weights, std::int32_t x) {  // weights 0..Large
 constexpr std::int32_t kSignedBias = 128;
 inline Dot dot4_signed(Dot acc, I prepared, std::int32_t x) { return dot4_small(acc, prepared, x); }
 
-// Bytes with 128 added, as dot4_signed takes them.
-inline I from_biased(I bytes) { return bytes; }
 // Lane r += the products of its two 16-bit halves with those of x.
 inline I dot2(I acc, I pairs, std::int32_t x) { return {_mm512_dpwssd_epi32(acc.v, pairs.v, _mm512_set1_epi32(x))}; }
 #else
-struct Dot {
-  __m512i v;
-};
-template <int Largest>  // of the weights; activations are at most 127
-constexpr int kDotRun = 32767 / (2 * 127 * Largest);
 // The compiler may not reorder sums across this: it turns a run into a tree, whose products all wait in memory.
 ADZE_INLINE __m512i in_order(__m512i sum) {
   asm("" : "+v"(sum));
   return sum;
 }
-inline Dot dot4_small(Dot acc, I weights, std::int32_t x) {
-  return {in_order(_mm512_add_epi16(acc.v, _mm512_maddubs_epi16(weights.v, _mm512_set1_epi32(x))))};
+ADZE_INLINE I add_pairs(I acc, I halves, I factors) {
+  return {in_order(_mm512_add_epi32(acc.v, _mm512_madd_epi16(halves.v, factors.v)))};
 }
-constexpr std::int32_t kSignedBias = 0;
-inline Dot dot4_signed(Dot acc, I w, std::int32_t x) {  // |w| <= 128 as unsigned, the sign moves to x
+#include "backend/cpu/simd/narrow_dot.inl.h"
+inline Dot dot4_small(Dot acc, I weights, std::int32_t x) {
+  return {{in_order(_mm512_add_epi16(acc.halves.v, _mm512_maddubs_epi16(weights.v, _mm512_set1_epi32(x))))}};
+}
+inline Dot dot4_signed(Dot acc, I w, std::int32_t x) {  // |w| <= 128 as unsigned
   const __m512i v = _mm512_set1_epi32(x);
   const __m512i moved = _mm512_mask_sub_epi8(v, _mm512_movepi8_mask(w.v), _mm512_setzero_si512(), v);
-  return {in_order(_mm512_add_epi16(acc.v, _mm512_maddubs_epi16(_mm512_abs_epi8(w.v), moved)))};
+  return {{in_order(_mm512_add_epi16(acc.halves.v, _mm512_maddubs_epi16(_mm512_abs_epi8(w.v), moved)))}};
 }
-inline I from_biased(I bytes) { return xor_i(bytes, splat_i(static_cast<std::int32_t>(0x80808080u))); }
-inline I add_pairs(I acc, __m512i halves, __m512i factors) {
-  return {in_order(_mm512_add_epi32(acc.v, _mm512_madd_epi16(halves, factors)))};
-}
-inline I dot2(I acc, I pairs, std::int32_t x) { return add_pairs(acc, pairs.v, _mm512_set1_epi32(x)); }
-inline Dot open_dot(I) { return {_mm512_setzero_si512()}; }
-inline I close_dot(I sum, Dot dot) { return add_pairs(sum, dot.v, _mm512_set1_epi16(1)); }
-inline I close_scaled(I sum, Dot dot, I scales) { return add_pairs(sum, dot.v, scales.v); }
-inline I dot_scales(I scale) { return or_i(and_i(scale, splat_i(0xffff)), shift_left<16>(scale)); }
 #endif
 
 // --- 16 rows at once -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ struct I {
   int32x4_t a, b, c, d;
 };
 
-// Six tokens' sums are 24 of the 32 registers; a panel's dword and an activation's take five more.
+// Six tokens' sums are 24 of the 32 registers; a weight's dword and an activation's take five more.
 constexpr int kMaxTile = 6;
 
 // f of each register.
@@ -185,7 +185,6 @@ ADZE_INLINE I dot4_signed(I acc, I weights, std::int32_t x) {
 }
 ADZE_INLINE I dot4_small(I acc, I weights, std::int32_t x) { return dot4_signed(acc, weights, x); }
 constexpr std::int32_t kSignedBias = 0;
-inline I from_biased(I bytes) { return xor_i(bytes, splat_i(static_cast<std::int32_t>(0x80808080u))); }
 inline I dot2(I acc, I pairs, std::int32_t x) {
   const int16x8_t v = vreinterpretq_s16_s32(vdupq_n_s32(x));
   return each_i(

@@ -221,7 +221,6 @@ inline I dot4_signed(I acc, I weights, std::int32_t x) {
   return acc;
 }
 
-inline I from_biased(I bytes) { return xor_i(bytes, splat_i(static_cast<std::int32_t>(0x80808080u))); }
 inline I dot2(I acc, I pairs, std::int32_t x) {
   const auto half = [](std::int32_t v, int i) { return std::int32_t{static_cast<std::int16_t>(u32(v) >> (16 * i))}; };
   for (int i = 0; i < 16; ++i) acc.v[i] += half(pairs.v[i], 0) * half(x, 0) + half(pairs.v[i], 1) * half(x, 1);
