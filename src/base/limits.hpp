@@ -85,6 +85,7 @@ inline constexpr std::size_t kMaxStops = 64;
 inline constexpr std::size_t kMaxStopBytes = 4096;  // one stop string
 inline constexpr std::size_t kMaxStopIds = 1024;
 inline constexpr std::size_t kMaxDryBreakers = 64;
+inline constexpr int kMaxTopLogprobs = 20;  // of one position
 
 // --- tokenizers (text/tokenizer, text/pattern): limit_exceeded ------------------------------------------------------
 inline constexpr std::uint64_t kTokenizerMaxTextBytes = 256u << 20;  // of one encode

@@ -248,8 +248,8 @@ void take_all(std::span<const float> row, Candidates& out) {
   }
 }
 
-// The weights of a whole row make one pass of vector code; only tokens that can matter become candidates.
-void take_top_p(std::span<const float> row, float max, float top_p, std::vector<float>& weights, Candidates& out) {
+// One pass of vector code.
+double weigh(std::span<const float> row, float max, std::span<float> weights) {
   for (std::size_t i = 0; i < row.size(); ++i) weights[i] = clamp_exponent(row[i] - max);
   for (float& w : weights) w = exp_clamped(w);
   std::array<double, kLanes> sums{};
@@ -258,7 +258,12 @@ void take_top_p(std::span<const float> row, float max, float top_p, std::vector<
     for (std::size_t j = 0; j < kLanes; ++j) sums[j] += static_cast<double>(weights[i + j]);
   }
   for (; i < row.size(); ++i) sums[0] += static_cast<double>(weights[i]);
-  const double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+// Only tokens that can matter become candidates.
+void take_top_p(std::span<const float> row, float max, float top_p, std::vector<float>& weights, Candidates& out) {
+  const double sum = weigh(row, max, weights);
   const auto scale = static_cast<float>(1.0 / sum);
   const float floor = negligible(top_p, row.size()) * static_cast<float>(sum);
   out.clear();

@@ -72,6 +72,9 @@ void take_all(std::span<const float> row, Candidates& out);
 
 // --- fewer candidates: the same stages behind another one ------------------------------------------------------------
 
+// weights [V] = exp(row - max), max the row's; returns their sum, of doubles in an order that only V decides.
+double weigh(std::span<const float> row, float max, std::span<float> weights);
+
 // exp(x) for x <= 0; 0 below -87.7.
 float exp_negative(float x);
 // Sets p of every candidate to its share of the sum of exp(logit); returns the log of that sum.

@@ -86,6 +86,7 @@ Status validate(const SamplerParameters& parameters, int vocabulary) {
     }
   }
   ADZE_TRY_STATUS(check_ids("dry_breakers", parameters.dry_breakers, vocabulary));
+  ADZE_TRY_STATUS(check_ids("allowed", parameters.allowed, vocabulary));
   return check_ids("banned", parameters.banned, vocabulary);
 }
 
@@ -97,6 +98,7 @@ std::string describe_chain(const SamplerParameters& p, bool with_seed) {
   };
   const auto window = [](int last) { return last < 0 ? std::string("all tokens") : fmt::format("last {}", last); };
   if (!p.banned.empty()) add(fmt::format("ban {} tokens", p.banned.size()));
+  if (!p.allowed.empty()) add(fmt::format("allow {} tokens", p.allowed.size()));
   if (!p.logit_bias.empty()) add(fmt::format("logit-bias ({} tokens)", p.logit_bias.size()));
   if (p.penalty_window != 0) {
     std::string penalties;

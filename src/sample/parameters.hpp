@@ -28,6 +28,7 @@ struct SamplerParameters {
   std::vector<std::int32_t> dry_breakers{};  // tokens that no repeat reaches across
   std::vector<std::pair<std::int32_t, float>> logit_bias{};  // added; several for one token add up
   std::vector<std::int32_t> banned{};                        // never drawn
+  std::vector<std::int32_t> allowed{};                       // nothing else is drawn; empty: everything may be
   std::uint64_t seed = 0;
 
   // The draw is an argmax, and no randomness is used.

@@ -42,6 +42,7 @@ TEST(Parameters, NamesTheFieldItRefuses) {
       {"logit_bias", [](auto& p) { p.logit_bias = {{-1, 1.0f}}; }},
       {"logit_bias", [](auto& p) { p.logit_bias = {{3, kInf}}; }},
       {"banned", [](auto& p) { p.banned = {-1}; }},
+      {"allowed", [](auto& p) { p.allowed = {10}; }},
   };
   for (const Case& c : cases) {
     SamplerParameters parameters;
@@ -92,6 +93,8 @@ TEST(Parameters, DescribesTheChainInForce) {
   p.temperature = 0;
   p.top_k = 40;
   EXPECT_EQ(describe_chain(p), "argmax");
+  p.allowed = {1, 2, 3};
+  EXPECT_EQ(describe_chain(p), "allow 3 tokens -> argmax");
 }
 
 }  // namespace

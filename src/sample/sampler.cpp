@@ -16,6 +16,18 @@ std::span<const std::int32_t> tail(std::span<const std::int32_t> history, int wi
   return history.last(std::min(history.size(), static_cast<std::size_t>(window)));
 }
 
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+void apply_mask(std::span<float> row, std::span<const std::uint32_t> words) {
+  for (std::size_t w = 0; w < words.size(); ++w) {
+    const std::uint32_t word = words[w];
+    if (word == ~std::uint32_t{0}) continue;
+    const std::size_t first = w * kMaskBits;
+    const std::size_t count = std::min(kMaskBits, row.size() - first);
+    for (std::size_t i = 0; i < count; ++i) row[first + i] = (word >> i & 1) != 0 ? row[first + i] : kNever;
+  }
+}
+
 }  // namespace
 
 Scratch::Scratch(int vocabulary, std::int64_t longest_history) : vocabulary_(static_cast<std::size_t>(vocabulary)) {
@@ -36,11 +48,20 @@ Result<Sampler> Sampler::create(SamplerParameters parameters, int vocabulary) {
     sampler.breakers_.assign(static_cast<std::size_t>(vocabulary), 0);
     for (const std::int32_t id : parameters.dry_breakers) sampler.breakers_[static_cast<std::size_t>(id)] = 1;
   }
+  if (!parameters.allowed.empty()) {
+    sampler.allowed_.assign(mask_words(vocabulary), 0);
+    for (const std::int32_t id : parameters.allowed) {
+      sampler.allowed_[static_cast<std::size_t>(id) / kMaskBits] |= 1u << (static_cast<std::size_t>(id) % kMaskBits);
+    }
+  }
+  sampler.edits_ = sampler.has_penalties_ || sampler.has_dry_ || !parameters.logit_bias.empty() ||
+                   !parameters.banned.empty() || !parameters.allowed.empty();
   sampler.parameters_ = std::move(parameters);
   return sampler;
 }
 
-void Sampler::edit(std::span<float> row, std::span<const std::int32_t> history, Scratch& scratch) const {
+void Sampler::edit(std::span<float> row, std::span<const std::int32_t> history, TokenMask mask,
+                   Scratch& scratch) const {
   for (const auto& [id, bias] : parameters_.logit_bias) row[static_cast<std::size_t>(id)] += bias;
   if (has_penalties_ || has_dry_) scratch.counts_.resize(scratch.vocabulary_);
   if (has_penalties_) apply_penalties(row, tail(history, parameters_.penalty_window), parameters_, scratch.counts_);
@@ -49,30 +70,50 @@ void Sampler::edit(std::span<float> row, std::span<const std::int32_t> history, 
     apply_dry(row, recent, parameters_, breakers_, scratch.dry_lengths_, scratch.counts_);
   }
   for (const std::int32_t id : parameters_.banned) {
-    row[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+    row[static_cast<std::size_t>(id)] = kNever;
   }
+  apply_mask(row, allowed_);
+  apply_mask(row, mask.words);
+}
+
+Error Sampler::nothing_left(TokenMask mask, std::int64_t position) const {
+  const bool has_lists = !parameters_.banned.empty() || !parameters_.allowed.empty();
+  if (mask.empty()) {
+    return {ErrorCode::invalid_argument,
+            parameters_.allowed.empty() ? "every token of the vocabulary is banned"
+                                        : "every one of the allowed tokens is banned as well",
+            "leave tokens out of the banned ones"};
+  }
+  return {ErrorCode::invalid_argument,
+          has_lists ? fmt::format("the grammar, the allowed and the banned tokens together leave none for position {}",
+                                  position)
+                    : fmt::format("the grammar allows no token of the vocabulary at position {}", position),
+          has_lists ? "allow or unban the tokens that the grammar needs"
+                    : "the grammar cannot go on from this text: let it end there, or widen it"};
 }
 
 Result<std::int32_t> Sampler::sample(const Row& given, std::span<const std::int32_t> history, std::int64_t position,
-                                     Scratch& scratch) const {
+                                     Scratch& scratch, const SampleOptions& options) const {
   const std::span<const float> logits = given.logits;
   ADZE_CHECK(logits.size() == static_cast<std::size_t>(vocabulary_), "{} logits, vocabulary {}", logits.size(),
              vocabulary_);
+  ADZE_CHECK(options.mask.empty() || options.mask.words.size() == mask_words(vocabulary_), "a mask of {} words",
+             options.mask.words.size());
   RowScan scan = scan_row(given);
   if (!scan.finite) {
     return fail(ErrorCode::non_finite, fmt::format("a logit at position {} is not a finite number", position),
                 "the weights or a kernel are at fault: check the file's digest, then try --compute f32");
   }
   Row row = given;
-  if (has_penalties_ || has_dry_ || !parameters_.logit_bias.empty() || !parameters_.banned.empty()) {
+  if (edits_ || !options.mask.empty()) {
     scratch.row_.assign(logits.begin(), logits.end());
-    edit(scratch.row_, history, scratch);
+    edit(scratch.row_, history, options.mask, scratch);
     row = {scratch.row_};
     scan = scan_row(row);
     if (!(scan.max <= std::numeric_limits<float>::max())) {
       return fail(ErrorCode::invalid_argument, "penalties and biases push a logit beyond the range of float32");
     }
-    if (std::isinf(scan.max)) return fail(ErrorCode::invalid_argument, "every token of the vocabulary is banned");
+    if (std::isinf(scan.max)) return tl::unexpected(nothing_left(options.mask, position));
   }
   if (parameters_.greedy()) return first_index_of(row, scan.max);
 
