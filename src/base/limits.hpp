@@ -50,6 +50,12 @@ inline constexpr int kMaxThreads = 512;
 inline constexpr int kMaxBatchRows = 4096;
 inline constexpr int kMaxSequences = 1024;  // recurrent states that are kept
 
+// --- the prefix index (cache/): nothing is refused, less is reused or explained --------------------------------------
+inline constexpr std::size_t kMaxEvictedKeys = 1u << 14;    // remembered, to tell "evicted" from "new"
+inline constexpr std::size_t kMaxPagelessNodes = 1u << 16;  // of a model without full attention; 300 bytes each
+inline constexpr int kMaxSiblingsCompared = 64;             // pages that differ behind one beginning, per lookup
+inline constexpr int kMaxRootsCompared = 16;                // other settings, per lookup that finds nothing
+
 // --- pack files (backend/pack_file): limit_exceeded where one is written, corrupt_file where one is read ------------
 inline constexpr std::uint64_t kPackMaxHeaderBytes = 64u << 20;
 inline constexpr std::uint64_t kPackMaxTextBytes = 1u << 16;  // a name or a path
