@@ -48,6 +48,7 @@ inline constexpr double kMaxRopeFactor = 1e4;
 // --- execution (backend/cpu): invalid_argument
 inline constexpr int kMaxThreads = 512;
 inline constexpr int kMaxBatchRows = 4096;
+inline constexpr int kMaxDraft = 16;        // rows of a batch that may turn out not to belong to the text
 inline constexpr int kMaxSequences = 1024;  // recurrent states that are kept
 
 // --- the prefix index (cache/): nothing is refused, less is reused or explained --------------------------------------

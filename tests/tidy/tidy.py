@@ -27,9 +27,9 @@ IMPORTS = {
     "backend": {"base", "tensor", "ops", "model"},
     "cache": {"base", "tensor", "ops", "model"},
     "sample": {"base", "tensor", "ops", "model"},
-    "spec": {"base", "tensor", "ops", "model"},
+    "speculate": {"base", "tensor", "ops", "model", "backend", "cache", "sample"},
     "tune": {"base", "tensor", "ops", "model", "backend"},
-    "engine": {"base", "tensor", "ops", "model", "format", "text", "backend", "tune", "cache", "sample", "spec", "adze"},
+    "engine": {"base", "tensor", "ops", "model", "format", "text", "backend", "tune", "cache", "sample", "speculate", "adze"},
     "cli": {"base", "tensor", "format", "quantise", "text", "hub", "model", "convert", "backend", "tune", "engine", "adze"},
     "adze": {"base"},
 }
@@ -76,7 +76,7 @@ BANNED = [
     (r"/work/|/tmp/|\.\./shared", "no paths of one machine", None),
 ]
 # The core is deterministic: time and seeds are arguments. The API's own file measures the statistics it reports.
-CORE = re.compile(r"^src/(engine|cache|model|spec|sample)/")
+CORE = re.compile(r"^src/(engine|cache|model|speculate|sample)/")
 CORE_CLOCK_EXEMPT = {"src/engine/host.cpp"}  # hands them to the engine as functions
 VAGUE_NAME = re.compile(r"^(\w*_)?(util|utils|helper|helpers|manager|handler|misc|common)(_\w*)?$")
 
