@@ -333,8 +333,8 @@ void run(bool roomy, std::uint32_t first_seed, int scenarios) {
   EXPECT_TRUE(roomy || (evicted > 0 && evicted_states > 0));
 }
 
-TEST(KvCacheProperty, LivesInTightPools) { run(false, 1, 3000); }
-TEST(KvCacheProperty, LivesWhereNothingIsEvicted) { run(true, 100'000, 1000); }
+TEST(KvCacheProperty, LivesInTightPools) { run(false, 1, 2000); }
+TEST(KvCacheProperty, LivesWhereNothingIsEvicted) { run(true, 100'000, 600); }
 
 }  // namespace
 }  // namespace adze::cache

@@ -69,8 +69,7 @@ void KvSequence::close() {
   cache_ = nullptr;
 }
 
-// ---- room
-// ------------------------------------------------------------------------------------------------------------
+// ---- room ---------------------------------------------------------------------------------------------------------
 
 std::int64_t KvSequence::pages_for(std::int64_t positions) const {
   const int page = cache_->options_.page_tokens;
@@ -202,8 +201,7 @@ void KvSequence::clear() {
   length_ = pending_ = left_ = tried_ = branch_ = 0;
 }
 
-// ---- reuse
-// -----------------------------------------------------------------------------------------------------------
+// ---- reuse --------------------------------------------------------------------------------------------------------
 
 Reuse KvSequence::attach(std::span<const std::int32_t> ids, std::int64_t below) {
   ADZE_CHECK(pages_ == 0 && length_ == 0 && !state_.held(), "a sequence of {} positions attached", length_);

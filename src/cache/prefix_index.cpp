@@ -54,8 +54,7 @@ Digest PrefixIndex::key_of(const PrefixNode& parent, Ids ids) {
   return digest(std::span(key_bytes_).first(sizeof(Digest) + ids.size_bytes()));
 }
 
-// ---- holding
-// ---------------------------------------------------------------------------------------------------------
+// ---- holding ------------------------------------------------------------------------------------------------------
 
 PrefixNode& PrefixIndex::hold_root(Digest digest) {
   PrefixNode*& root = roots_[digest];
@@ -84,15 +83,13 @@ void PrefixIndex::let_go(PrefixNode& node) {
 }
 
 void PrefixIndex::settle(PrefixNode& node) {
-  if (node.has(Group::sliding) && pools_[index_of(Group::sliding)].references(node.page(Group::sliding)) == 1) {
-    sliding_.touch(node);
-  } else {
-    sliding_.remove(node);
-  }
+  const bool alone =
+      node.has(Group::sliding) && pools_[index_of(Group::sliding)].references(node.page(Group::sliding)) == 1;
+  if (!alone) sliding_.remove(node);
+  if (alone && !node.sliding.in) sliding_.touch(node);
 }
 
-// ---- finding
-// ---------------------------------------------------------------------------------------------------------
+// ---- finding ------------------------------------------------------------------------------------------------------
 
 PrefixNode* PrefixIndex::child(const PrefixNode& parent, Ids ids) const {
   const auto at = lower_bound(parent.children, ids);
@@ -226,8 +223,7 @@ bool PrefixIndex::was_evicted(const PrefixNode& parent, Ids ids) {
   return false;
 }
 
-// ---- growing
-// ---------------------------------------------------------------------------------------------------------
+// ---- growing ------------------------------------------------------------------------------------------------------
 
 bool PrefixIndex::make_room_for_node() {
   // Where every node has a page of full layers, the pool is the limit.
@@ -290,8 +286,7 @@ void PrefixIndex::drop_beginnings_of(PrefixNode& node) {
   }
 }
 
-// ---- giving up
-// -------------------------------------------------------------------------------------------------------
+// ---- giving up ----------------------------------------------------------------------------------------------------
 
 std::int64_t PrefixIndex::evictable(Group group) const {
   switch (group) {
