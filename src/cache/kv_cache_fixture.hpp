@@ -80,7 +80,7 @@ class KvCacheTest : public testing::Test {
   std::unique_ptr<KvCache> cache;
 };
 
-MATCHER_P2(Reuses, tokens, reason, "") {
+MATCHER_P2(reuses, tokens, reason, "") {
   *result_listener << "reuses " << arg.tokens << ", " << miss_reason_name(arg.why_not_more);
   return arg.tokens == tokens && arg.why_not_more == reason;
 }

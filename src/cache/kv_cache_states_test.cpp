@@ -34,11 +34,11 @@ TEST_F(KvCacheStates, GoesOnFromThePromptsEnd) {
   for (const std::int64_t length : {2, 4, 5, 6, 8, 9, 13, 17, 18}) {
     const Ids ids = text(static_cast<std::int32_t>(100 * length), length);
     KvSequence a = open();
-    EXPECT_THAT(a.attach(ids, length), Reuses(0, MissReason::new_prefix));
+    EXPECT_THAT(a.attach(ids, length), reuses(0, MissReason::new_prefix));
     prefill(a, ids);
     // The same prompt, while the first still runs.
     KvSequence b = open();
-    EXPECT_THAT(b.attach(ids, length), Reuses(length - 1, MissReason::none)) << length;
+    EXPECT_THAT(b.attach(ids, length), reuses(length - 1, MissReason::none)) << length;
     EXPECT_EQ(state(b), static_cast<std::uint64_t>(length - 1));
     EXPECT_NE(a.slot(), b.slot());
   }
@@ -56,7 +56,7 @@ TEST_F(KvCacheStates, AnEndIsHandedOver) {
   EXPECT_EQ(cache->slots_in_use(), 0);
   EXPECT_EQ(cache->free_slots(), 1);
   KvSequence b = open();
-  EXPECT_THAT(b.attach(joined(ids, {9, 9}), 8), Reuses(6, MissReason::new_prefix));
+  EXPECT_THAT(b.attach(joined(ids, {9, 9}), 8), reuses(6, MissReason::new_prefix));
   EXPECT_NE(b.slot(), slot);
   EXPECT_EQ(state(b), 6u);
 }
@@ -65,10 +65,10 @@ TEST_F(KvCacheStates, PartOfAPageHasNoState) {
   make_states(32, 8);
   const Ids ids = text(0, 15);
   request(ids);  // states at 8, 14 and 15
-  EXPECT_THAT(look(joined(first(ids, 14), {99, 99})), Reuses(14, MissReason::new_prefix));
-  EXPECT_THAT(look(joined(first(ids, 13), {99, 99})), Reuses(8, MissReason::no_state));
-  EXPECT_THAT(look(joined(first(ids, 8), {99, 99})), Reuses(8, MissReason::new_prefix));
-  EXPECT_THAT(look(joined(first(ids, 7), {99, 99})), Reuses(0, MissReason::no_state));
+  EXPECT_THAT(look(joined(first(ids, 14), {99, 99})), reuses(14, MissReason::new_prefix));
+  EXPECT_THAT(look(joined(first(ids, 13), {99, 99})), reuses(8, MissReason::no_state));
+  EXPECT_THAT(look(joined(first(ids, 8), {99, 99})), reuses(8, MissReason::new_prefix));
+  EXPECT_THAT(look(joined(first(ids, 7), {99, 99})), reuses(0, MissReason::no_state));
 }
 
 TEST_F(KvCacheStates, KeepsAStateWhereTextsPart) {
@@ -78,12 +78,12 @@ TEST_F(KvCacheStates, KeepsAStateWhereTextsPart) {
   const Ids second = joined(shared, text(200, 9));
   {
     KvSequence a = open();
-    EXPECT_THAT(a.attach(second, 39), Reuses(0, MissReason::no_state));
+    EXPECT_THAT(a.attach(second, 39), reuses(0, MissReason::no_state));
     EXPECT_EQ(a.next_stop(39), 28);  // the last whole page that both begin with
     prefill(a, second);
     a.publish_tail(second, State::hand_over);
   }
-  EXPECT_THAT(look(joined(shared, text(300, 9))), Reuses(28, MissReason::no_state));
+  EXPECT_THAT(look(joined(shared, text(300, 9))), reuses(28, MissReason::no_state));
 }
 
 TEST_F(KvCacheStates, TheTailIsWhereTheStateStands) {
@@ -112,7 +112,7 @@ TEST_F(KvCacheStates, TheLastSlotMovesToWhoGoesOn) {
   EXPECT_EQ(device->state_copies, copies);
   EXPECT_EQ(state(a), 6u);
   EXPECT_EQ(cache->obtainable_slots(), 0);
-  EXPECT_THAT(look(joined(ids, {8, 8})), Reuses(0, MissReason::no_state));
+  EXPECT_THAT(look(joined(ids, {8, 8})), reuses(0, MissReason::no_state));
   KvSequence b = open();
   const Status status = b.reserve(1);
   ASSERT_FALSE(status);
@@ -130,9 +130,9 @@ TEST_F(KvCacheStates, CheckpointsGoBeforeEnds) {
   EXPECT_EQ(cache->free_slots(), 0);
   KvSequence other = open();
   ASSERT_TRUE(other.reserve(1));
-  EXPECT_THAT(look(joined(text(0, 3), {99, 99})), Reuses(3, MissReason::new_prefix));
-  EXPECT_THAT(look(joined(text(50, 10), {99, 99})), Reuses(10, MissReason::new_prefix));
-  EXPECT_THAT(look(joined(first(text(50, 10), 8), {99, 99})), Reuses(0, MissReason::no_state));
+  EXPECT_THAT(look(joined(text(0, 3), {99, 99})), reuses(3, MissReason::new_prefix));
+  EXPECT_THAT(look(joined(text(50, 10), {99, 99})), reuses(10, MissReason::new_prefix));
+  EXPECT_THAT(look(joined(first(text(50, 10), 8), {99, 99})), reuses(0, MissReason::no_state));
 }
 
 TEST_F(KvCacheStates, ALongPromptLeavesTheEndsOfOthers) {
@@ -142,7 +142,7 @@ TEST_F(KvCacheStates, ALongPromptLeavesTheEndsOfOthers) {
   KvSequence a = open();
   while (a.length() < 56) compute(a, ids, a.next_stop(60));  // seven checkpoints, for which two slots are left
   EXPECT_EQ(cache->statistics().kept_states, 2 + 7);
-  EXPECT_THAT(look(joined(text(0, 3), {99, 99})), Reuses(3, MissReason::new_prefix));
+  EXPECT_THAT(look(joined(text(0, 3), {99, 99})), reuses(3, MissReason::new_prefix));
 }
 
 TEST_F(KvCacheStates, ACheckpointThatWasUsedStays) {
@@ -168,7 +168,7 @@ TEST_F(KvCacheStates, PagesWithoutAStateAreNotKept) {
   EXPECT_EQ(cache->free_pages(Group::full), 64 - 9);  // two tails
   // Its states go, one after the other, and the pages behind them.
   for (std::int32_t i = 1; i < 8; ++i) request(text(100 * i, 3));
-  EXPECT_THAT(look(text(0, 30)), Reuses(0, MissReason::evicted));
+  EXPECT_THAT(look(text(0, 30)), reuses(0, MissReason::evicted));
   EXPECT_EQ(cache->nodes(), 1u + 4u);
   EXPECT_EQ(cache->free_pages(Group::full), 60);
 }
@@ -177,8 +177,8 @@ TEST_F(KvCacheStates, AModelOfStatesAloneHasNoPages) {
   make({.page_tokens = 4, .slots = 6, .checkpoint_tokens = 8});
   const Ids ids = text(0, 19);
   request(ids);
-  EXPECT_THAT(look(ids), Reuses(18, MissReason::none));
-  EXPECT_THAT(look(joined(first(ids, 16), {99})), Reuses(16, MissReason::none));
+  EXPECT_THAT(look(ids), reuses(18, MissReason::none));
+  EXPECT_THAT(look(joined(first(ids, 16), {99})), reuses(16, MissReason::none));
   KvSequence a = open();
   EXPECT_EQ(a.attach(ids, 19).tokens, 18);
   EXPECT_TRUE(a.full().empty());

@@ -34,8 +34,8 @@ TEST_F(KvCacheTest, AnIdenticalPromptComputesItsLastToken) {
   make_full(16);
   for (const std::int64_t length : {1, 2, 3, 4, 5, 7, 8, 9, 31}) {
     const Ids ids = text(static_cast<std::int32_t>(100 * length), length);
-    EXPECT_THAT(request(ids), Reuses(0, length == 1 ? MissReason::none : MissReason::new_prefix));
-    EXPECT_THAT(request(ids), Reuses(length - 1, MissReason::none)) << length;
+    EXPECT_THAT(request(ids), reuses(0, length == 1 ? MissReason::none : MissReason::new_prefix));
+    EXPECT_THAT(request(ids), reuses(length - 1, MissReason::none)) << length;
     EXPECT_EQ(cache->in_use(Group::full), 0);
     cache->clear();
   }
@@ -47,25 +47,25 @@ TEST_F(KvCacheTest, SharesPartOfAPageAndCopiesItWhenWritten) {
   request(ids);
   const int copies = device->page_copies;
   KvSequence sequence = open();
-  EXPECT_THAT(sequence.attach(joined(first(ids, 6), text(50, 4)), 10), Reuses(6, MissReason::new_prefix));
+  EXPECT_THAT(sequence.attach(joined(first(ids, 6), text(50, 4)), 10), reuses(6, MissReason::new_prefix));
   EXPECT_EQ(sequence.full().size(), 2u);
   const std::int32_t shared = sequence.full()[1];
   EXPECT_EQ(sequence.needs(Group::full, 7), 0);  // no other sequence shares it: it could be had for good
   EXPECT_TRUE(sequence.reserve(7));
   EXPECT_NE(sequence.full()[1], shared);
   EXPECT_EQ(device->page_copies, copies + 1);
-  EXPECT_THAT(look(ids), Reuses(9, MissReason::none));
+  EXPECT_THAT(look(ids), reuses(9, MissReason::none));
 }
 
 TEST_F(KvCacheTest, TheLongestCommonBeginningWins) {
   make_full(32);
   request({1, 2, 3, 4, 5, 6, 7});
   request({1, 2, 3, 4, 5, 9, 9, 9, 9});
-  EXPECT_THAT(look({1, 2, 3, 4, 5, 6, 8, 8}), Reuses(6, MissReason::new_prefix));
-  EXPECT_THAT(look({1, 2, 3, 4, 5, 9, 9, 8}), Reuses(7, MissReason::none));
-  EXPECT_THAT(look({1, 2, 3, 4, 4, 4}), Reuses(4, MissReason::new_prefix));
-  EXPECT_THAT(look({1, 2, 2, 2}), Reuses(2, MissReason::new_prefix));
-  EXPECT_THAT(open().attach(first({1, 2, 3, 4, 5, 6, 7}, 7), 3), Reuses(2, MissReason::none));  // no more was asked
+  EXPECT_THAT(look({1, 2, 3, 4, 5, 6, 8, 8}), reuses(6, MissReason::new_prefix));
+  EXPECT_THAT(look({1, 2, 3, 4, 5, 9, 9, 8}), reuses(7, MissReason::none));
+  EXPECT_THAT(look({1, 2, 3, 4, 4, 4}), reuses(4, MissReason::new_prefix));
+  EXPECT_THAT(look({1, 2, 2, 2}), reuses(2, MissReason::new_prefix));
+  EXPECT_THAT(open().attach(first({1, 2, 3, 4, 5, 6, 7}, 7), 3), reuses(2, MissReason::none));  // no more was asked
 }
 
 TEST_F(KvCacheTest, ARunningTextIsSharedAlready) {
@@ -74,7 +74,7 @@ TEST_F(KvCacheTest, ARunningTextIsSharedAlready) {
   KvSequence a = open();
   compute(a, ids, 9);
   KvSequence b = open();
-  EXPECT_THAT(b.attach(ids, 12), Reuses(8, MissReason::new_prefix));
+  EXPECT_THAT(b.attach(ids, 12), reuses(8, MissReason::new_prefix));
   EXPECT_EQ(cache->in_use(Group::full), 3);
   EXPECT_EQ(a.full()[0], b.full()[0]);
 }
@@ -112,11 +112,11 @@ TEST_F(KvCacheTest, RootsShareNothing) {
   make_full(32);
   const Ids ids = text(0, 10);
   request(ids);
-  EXPECT_THAT(look(ids, kOtherRoot), Reuses(0, MissReason::other_settings));
-  EXPECT_THAT(look(first(ids, 3), kOtherRoot), Reuses(0, MissReason::other_settings));
-  EXPECT_THAT(look(joined({0, 1}, text(70, 5)), kOtherRoot), Reuses(0, MissReason::new_prefix));
+  EXPECT_THAT(look(ids, kOtherRoot), reuses(0, MissReason::other_settings));
+  EXPECT_THAT(look(first(ids, 3), kOtherRoot), reuses(0, MissReason::other_settings));
+  EXPECT_THAT(look(joined({0, 1}, text(70, 5)), kOtherRoot), reuses(0, MissReason::new_prefix));
   request(ids, kOtherRoot);
-  EXPECT_THAT(look(ids, kOtherRoot), Reuses(9, MissReason::none));
+  EXPECT_THAT(look(ids, kOtherRoot), reuses(9, MissReason::none));
 }
 
 TEST_F(KvCacheTest, OnlySomeRootsAreCompared) {
@@ -125,11 +125,11 @@ TEST_F(KvCacheTest, OnlySomeRootsAreCompared) {
   for (std::uint64_t i = 0; i <= limits::kMaxRootsCompared; ++i) others.push_back(open({.low = i, .high = 0}));
   const Ids ids = text(0, 5);
   compute(others.front(), ids, 4);
-  EXPECT_THAT(look(ids, {.low = 99, .high = 0}), Reuses(0, MissReason::other_settings));
+  EXPECT_THAT(look(ids, {.low = 99, .high = 0}), reuses(0, MissReason::other_settings));
   others.front().clear();
   cache->clear();
   compute(others.back(), ids, 4);
-  EXPECT_THAT(look(ids, {.low = 99, .high = 0}), Reuses(0, MissReason::new_prefix));
+  EXPECT_THAT(look(ids, {.low = 99, .high = 0}), reuses(0, MissReason::new_prefix));
 }
 
 // ---- room ---------------------------------------------------------------------------------------------------------
@@ -160,9 +160,9 @@ TEST_F(KvCacheTest, TheLeastRecentlyUsedGoesFirst) {
   EXPECT_EQ(cache->free_pages(Group::full), 0);
   request(first(a, 6));  // used again
   request(text(60, 8));
-  EXPECT_THAT(look(a), Reuses(7, MissReason::none));
-  EXPECT_THAT(look(c), Reuses(7, MissReason::none));
-  EXPECT_THAT(look(b), Reuses(0, MissReason::evicted));
+  EXPECT_THAT(look(a), reuses(7, MissReason::none));
+  EXPECT_THAT(look(c), reuses(7, MissReason::none));
+  EXPECT_THAT(look(b), reuses(0, MissReason::evicted));
   EXPECT_EQ(cache->statistics().evicted_pages[0], 2);
 }
 
@@ -171,9 +171,9 @@ TEST_F(KvCacheTest, ATextGoesFromItsEnd) {
   const Ids ids = text(0, 14);
   request(ids);
   request(text(50, 2));
-  EXPECT_THAT(look(ids), Reuses(12, MissReason::evicted));
+  EXPECT_THAT(look(ids), reuses(12, MissReason::evicted));
   request(text(60, 6));
-  EXPECT_THAT(look(ids), Reuses(8, MissReason::evicted));  // the other was not looked at since
+  EXPECT_THAT(look(ids), reuses(8, MissReason::evicted));  // the other was not looked at since
 }
 
 TEST_F(KvCacheTest, WhatARunningTextSharesStays) {
@@ -200,7 +200,7 @@ TEST_F(KvCacheTest, ATextThatFillsThePoolTakesItsTailBack) {
   compute(a, ids, 8);
   EXPECT_EQ(device->page_copies, 0);
   a.publish_tail(ids, State::hand_over);
-  EXPECT_THAT(look(ids), Reuses(7, MissReason::none));
+  EXPECT_THAT(look(ids), reuses(7, MissReason::none));
 }
 
 TEST_F(KvCacheTest, AForkSharesEverythingUntilItWrites) {
@@ -255,10 +255,10 @@ TEST_F(KvCacheTest, ClearForgetsWhatNobodyShares) {
   EXPECT_EQ(a.attach(text(0, 6), 6).tokens, 5);
   cache->clear();
   EXPECT_EQ(cache->free_pages(Group::full), 6);
-  EXPECT_THAT(look(text(0, 10)), Reuses(8, MissReason::new_prefix));  // the page that is shared in part is there whole
+  EXPECT_THAT(look(text(0, 10)), reuses(8, MissReason::new_prefix));  // the page that is shared in part is there whole
   a.clear();
   cache->clear();
-  EXPECT_THAT(look(text(0, 10)), Reuses(0, MissReason::new_prefix));
+  EXPECT_THAT(look(text(0, 10)), reuses(0, MissReason::new_prefix));
   EXPECT_EQ(cache->free_pages(Group::full), 8);
 }
 
@@ -338,16 +338,16 @@ TEST_F(KvCacheTest, ReuseNeedsTheWindowAndNoMore) {
   make_sliding(5, 32, 8);
   const Ids ids = text(0, 16);
   request(ids);
-  EXPECT_THAT(look(joined(ids, {99})), Reuses(16, MissReason::none));
+  EXPECT_THAT(look(joined(ids, {99})), reuses(16, MissReason::none));
   // The oldest four pages go: what is left are those of [12, 16) and ...
   KvSequence other = open();
   ASSERT_TRUE(other.reserve(24));
   EXPECT_EQ(cache->free_pages(Group::sliding), 0);
   // ... [8, 12), so that work can go on at 16 and at 13, which read from 12 and from 9 on, but not at 12.
-  EXPECT_THAT(look(joined(ids, {99})), Reuses(16, MissReason::none));
-  EXPECT_THAT(look(joined(first(ids, 13), {99, 99})), Reuses(13, MissReason::new_prefix));
-  EXPECT_THAT(look(joined(first(ids, 12), {99, 99})), Reuses(12, MissReason::new_prefix));
-  EXPECT_THAT(look(joined(first(ids, 11), {99, 99})), Reuses(0, MissReason::evicted));
+  EXPECT_THAT(look(joined(ids, {99})), reuses(16, MissReason::none));
+  EXPECT_THAT(look(joined(first(ids, 13), {99, 99})), reuses(13, MissReason::new_prefix));
+  EXPECT_THAT(look(joined(first(ids, 12), {99, 99})), reuses(12, MissReason::new_prefix));
+  EXPECT_THAT(look(joined(first(ids, 11), {99, 99})), reuses(0, MissReason::evicted));
   KvSequence a = open();
   EXPECT_EQ(a.attach(joined(ids, {99}), 17).tokens, 16);
   EXPECT_THAT(std::vector<bool>({a.sliding()[0] >= 0, a.sliding()[1] >= 0, a.sliding()[2] >= 0, a.sliding()[3] >= 0}),
@@ -363,9 +363,9 @@ TEST_F(KvCacheTest, AWindowPastItsPagesIsComputedAgainAndKept) {
     ASSERT_TRUE(other.reserve(24));
   }
   const Ids longer = joined(first(ids, 11), {99});
-  EXPECT_THAT(look(longer), Reuses(0, MissReason::evicted));
+  EXPECT_THAT(look(longer), reuses(0, MissReason::evicted));
   request(longer);  // fills the gaps of the nodes that are there
-  EXPECT_THAT(look(joined(first(ids, 10), {77, 77})), Reuses(10, MissReason::new_prefix));
+  EXPECT_THAT(look(joined(first(ids, 10), {77, 77})), reuses(10, MissReason::new_prefix));
 }
 
 TEST_F(KvCacheTest, AGapIsNotFilledWithAForksPage) {
@@ -410,8 +410,8 @@ TEST_F(KvCacheTest, ComparesSoManySiblings) {
     ASSERT_TRUE(all.reserve(4 * cache->obtainable(Group::sliding)));
   }
   request({1, 2, 2000, 0});
-  EXPECT_THAT(look({1, 2, 1999, 5}), Reuses(2, MissReason::new_prefix));
-  EXPECT_THAT(look({1, 2, 5, 5}), Reuses(0, MissReason::evicted));
+  EXPECT_THAT(look({1, 2, 1999, 5}), reuses(2, MissReason::new_prefix));
+  EXPECT_THAT(look({1, 2, 5, 5}), reuses(0, MissReason::evicted));
 }
 
 }  // namespace
