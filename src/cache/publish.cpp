@@ -153,7 +153,7 @@ PrefixNode* KvSequence::new_tail(PrefixNode& parent, std::span<const std::int32_
 }
 
 // The state stands some rows before length(), in a page that was completed since: that page has a node already, so the
-// tail gets a copy. It is held once.
+// tail gets a copy. It is held once. There is none where a window is so short that the page has left it.
 PrefixNode* KvSequence::copied_tail(PrefixNode& parent, std::span<const std::int32_t> tail, std::size_t page) {
   PrefixIndex& index = cache_->index_;
   if (!index.make_room_for_node()) return nullptr;
