@@ -5,17 +5,6 @@
 #include <utility>
 
 namespace adze::speculate {
-namespace {
-
-constexpr std::size_t kWays = 4;
-constexpr std::size_t kFirstSets = 32;
-
-std::size_t first_way(std::uint64_t key, std::size_t ways) {
-  return static_cast<std::size_t>(key) & (ways - kWays);  // ways: a power of two
-}
-
-}  // namespace
-
 const Continuation* Context::best() const {
   const Continuation* best = nullptr;
   for (const Continuation& c : continuations) {
@@ -32,58 +21,55 @@ double Context::confidence(const Continuation& c) const {
   return std::min(1.0, share * 2.0 * (c.accepted + 1.0) / (c.accepted + c.rejected + 2.0));
 }
 
-ContextTable::ContextTable() : keys_(kFirstSets * kWays), contexts_(kFirstSets * kWays) {}
+ContextTable::ContextTable() : sets_(kFirstSets), contexts_(kFirstSets * kWays) {}
 
-std::size_t ContextTable::way_of(std::uint64_t key) const {
-  const std::size_t first = first_way(key, keys_.size());
-  for (std::size_t way = first; way < first + kWays; ++way) {
-    if (keys_[way] == key && contexts_[way].total != 0) return way;
+std::ptrdiff_t ContextTable::find_index(std::uint64_t key) const {
+  const std::size_t at = static_cast<std::size_t>(key) & (sets_.size() - 1);
+  const Set& set = sets_[at];
+  for (std::size_t way = 0; way < kWays; ++way) {
+    if (set.keys[way] == key && set.used[way] != 0) return static_cast<std::ptrdiff_t>(at * kWays + way);
   }
-  return keys_.size();
+  return -1;
 }
 
 const Context* ContextTable::find(std::uint64_t key) const {
-  const std::size_t way = way_of(key);
-  return way == keys_.size() ? nullptr : &contexts_[way];
+  const std::ptrdiff_t at = find_index(key);
+  return at < 0 ? nullptr : &contexts_[static_cast<std::size_t>(at)];
 }
 
-std::size_t ContextTable::make_way(std::uint64_t key) {
-  if (2 * used_ >= keys_.size() && keys_.size() < kMostContexts) grow();
-  const std::size_t first = first_way(key, keys_.size());
-  std::size_t oldest = first;
-  for (std::size_t way = first; way < first + kWays; ++way) {
-    if (contexts_[way].total == 0) {
-      oldest = way;
-      break;
-    }
-    if (contexts_[way].last_used < contexts_[oldest].last_used) oldest = way;
-  }
-  used_ += contexts_[oldest].total == 0 ? 1 : 0;
-  keys_[oldest] = key;
-  contexts_[oldest] = {};
-  return oldest;
+// A free way is one that was never used.
+std::size_t ContextTable::make(std::uint64_t key) {
+  if (2 * used_ >= contexts_.size() && contexts_.size() < kMostContexts) grow();
+  Set& set = set_of(key);
+  const auto oldest = static_cast<std::size_t>(std::ranges::min_element(set.used) - set.used.begin());
+  used_ += set.used[oldest] == 0 ? 1 : 0;
+  set.keys[oldest] = key;
+  const std::size_t at = static_cast<std::size_t>(&set - sets_.data()) * kWays + oldest;
+  contexts_[at] = {};
+  return at;
 }
 
 // Every set becomes two, so none can overflow.
 void ContextTable::grow() {
-  std::vector<std::uint64_t> keys(2 * keys_.size());
-  std::vector<Context> contexts(keys.size());
-  for (std::size_t from = 0; from < keys_.size(); ++from) {
-    if (contexts_[from].total == 0) continue;
-    std::size_t to = first_way(keys_[from], keys.size());
-    while (contexts[to].total != 0) ++to;
-    keys[to] = keys_[from];
-    contexts[to] = contexts_[from];
+  const std::vector<Set> sets = std::exchange(sets_, std::vector<Set>(2 * sets_.size()));
+  const std::vector<Context> contexts = std::exchange(contexts_, std::vector<Context>(2 * contexts_.size()));
+  for (std::size_t from = 0; from < contexts.size(); ++from) {
+    const Set& old = sets[from / kWays];
+    const std::size_t old_way = from % kWays;
+    if (old.used[old_way] == 0) continue;
+    Set& set = set_of(old.keys[old_way]);
+    const auto way = static_cast<std::size_t>(std::ranges::find(set.used, 0u) - set.used.begin());
+    set.keys[way] = old.keys[old_way];
+    set.used[way] = old.used[old_way];
+    contexts_[static_cast<std::size_t>(&set - sets_.data()) * kWays + way] = contexts[from];
   }
-  keys_ = std::move(keys);
-  contexts_ = std::move(contexts);
 }
 
 void ContextTable::observe(std::uint64_t key, std::int32_t token, std::uint32_t position) {
-  std::size_t way = way_of(key);
-  if (way == keys_.size()) way = make_way(key);
-  Context& context = contexts_[way];
-  context.last_used = position;
+  const std::ptrdiff_t known = find_index(key);
+  const std::size_t at = known >= 0 ? static_cast<std::size_t>(known) : make(key);
+  sets_[at / kWays].used[at % kWays] = position + 1;
+  Context& context = contexts_[at];
   ++context.total;
   Continuation* weakest = context.continuations.data();
   for (Continuation& c : context.continuations) {
@@ -100,9 +86,9 @@ void ContextTable::observe(std::uint64_t key, std::int32_t token, std::uint32_t 
 }
 
 bool ContextTable::feed_back(std::uint64_t key, std::int32_t token, bool accepted) {
-  const std::size_t way = way_of(key);
-  if (way == keys_.size()) return false;
-  for (Continuation& c : contexts_[way].continuations) {
+  const std::ptrdiff_t at = find_index(key);
+  if (at < 0) return false;
+  for (Continuation& c : contexts_[static_cast<std::size_t>(at)].continuations) {
     if (c.count == 0 || c.token != token) continue;
     if (++(accepted ? c.accepted : c.rejected) == 32) {  // the latest drafts count most
       c.accepted /= 2;

@@ -21,8 +21,7 @@ struct Continuation {
 };
 
 struct Context {
-  std::uint32_t last_used = 0;  // position in the text
-  std::uint32_t total = 0;      // continuations ever seen, those that were pushed out included; 0: the way is free
+  std::uint32_t total = 0;  // continuations ever seen, those that were pushed out included
   std::array<Continuation, 4> continuations{};
 
   // The one seen most often, the latest of several; nullptr without any.
@@ -43,15 +42,25 @@ class ContextTable {
   bool feed_back(std::uint64_t key, std::int32_t token, bool accepted);
 
   std::size_t contexts() const { return used_; }
-  std::size_t memory_bytes() const { return keys_.size() * (sizeof(std::uint64_t) + sizeof(Context)); }
+  std::size_t memory_bytes() const { return sets_.size() * (sizeof(Set) + kWays * sizeof(Context)); }
 
  private:
-  std::size_t way_of(std::uint64_t key) const;  // keys_.size(): not here
-  std::size_t make_way(std::uint64_t key);
+  static constexpr std::size_t kWays = 4;
+  // Apart from what the ways hold: a search reads one line of memory, and one more where it finds something.
+  struct Set {
+    std::array<std::uint64_t, kWays> keys{};
+    std::array<std::uint32_t, kWays> used{};  // 1 + position of the last use; 0: the way is free
+  };
+  static constexpr std::size_t kFirstSets = 32;
+
+  Set& set_of(std::uint64_t key) { return sets_[static_cast<std::size_t>(key) & (sets_.size() - 1)]; }
+  // Index into contexts_; -1: not here.
+  std::ptrdiff_t find_index(std::uint64_t key) const;
+  std::size_t make(std::uint64_t key);
   void grow();
 
-  std::vector<std::uint64_t> keys_;  // [sets, kWays], meaning something where the context's total is not 0
-  std::vector<Context> contexts_;
+  std::vector<Set> sets_;          // a power of two
+  std::vector<Context> contexts_;  // [sets, kWays]
   std::size_t used_ = 0;
 };
 

@@ -45,7 +45,7 @@ struct DraftRules {
   static constexpr DraftRules attention() { return {}; }
   // Recurrent layers: a rejected row is logged, and accepted ones are replayed by the next scan, so drafts are shorter
   // and rest on evidence that has repeated itself.
-  static constexpr DraftRules recurrent() { return {.longest = 8, .least_support = 2, .cooldown = 2}; }
+  static constexpr DraftRules recurrent() { return {.longest = 8, .least_support = 2, .cooldown = 1}; }
 };
 
 }  // namespace adze::speculate

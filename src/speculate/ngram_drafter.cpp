@@ -7,6 +7,7 @@
 #include "base/check.hpp"
 #include "sample/random.hpp"
 #include "speculate/context_table.hpp"
+#include "speculate/evidence.hpp"
 #include "speculate/span_finder.hpp"
 
 namespace adze::speculate {
@@ -14,12 +15,14 @@ namespace {
 
 using Tokens = std::span<const std::int32_t>;
 
-// Every policy number of the drafter.
+// Every policy number of the drafter, but those of evidence.cpp.
 constexpr int kLeastOrder = 2;  // tokens of a context
 constexpr int kOrders = 3;
 constexpr double kLeastConfidence = 0.4;
-constexpr int kSureMatch = 16;       // tokens that agree: a copy is going on, the draft may be as long as any
-constexpr int kResumeDraft = 4;      // tokens behind a word that an edited copy replaced
+constexpr double kLeastTrust = 0.3;  // of a kind of evidence
+constexpr double kLeastReach = 0.2;  // chance that a token is reached and right, below which a draft ends
+constexpr int kLeastCopy = 5;        // tokens that agree: more than any table looks at
+constexpr int kSureCopy = 8;         // so many are evidence that has repeated itself
 constexpr int kResumeWindow = 8;     // tokens of the source that an edit may have left out
 constexpr int kMostResumptions = 3;  // drafts without a single accepted token, until the copy counts as over
 
@@ -30,7 +33,8 @@ Keys keys_at(std::int64_t length, TokenAt token_at) {
   Keys keys{};
   std::uint64_t key = 0;
   for (int n = 1; n < kLeastOrder + kOrders && n <= length; ++n) {
-    key = sample::mix64(key + static_cast<std::uint64_t>(token_at(length - n)) + sample::kGolden);
+    key = (key + static_cast<std::uint64_t>(token_at(length - n)) + 1) * sample::kGolden;
+    key ^= key >> 32;
     if (n >= kLeastOrder) keys[static_cast<std::size_t>(n - kLeastOrder)] = key;
   }
   return keys;
@@ -52,14 +56,19 @@ class NgramDrafter::Text {
     return position < length ? text[static_cast<std::size_t>(position)]
                              : draft[static_cast<std::size_t>(position - length)];
   }
-  void draft_from_tables(DraftJob& job, int most, int least_support) const;
-  void copy(DraftJob& job, std::int64_t from, int most);
+  bool add(DraftJob& job, std::int32_t token, Kind kind);
+  void draft_from_tables(DraftJob& job, int most, int least_support);
+  void copy(DraftJob& job, std::int64_t from, int agreed, int most);
   std::int64_t resumption(Tokens text) const;
 
   std::array<ContextTable, kOrders> tables_;
   SpanFinder spans_;
+  Evidence evidence_;
   std::size_t eaten_ = 0;
   std::array<std::int32_t, kLeastOrder + kOrders - 1> tail_{};  // of the text when the last draft was made
+
+  std::array<Kind, limits::kMaxDraft> kinds_{};  // of the last draft's tokens
+  double reach_ = 1;                             // the chance that it holds up to here
 
   // The copy that the last draft was made from: where its first token stood, -1 for none; and what became of it.
   std::int64_t source_ = -1;
@@ -81,28 +90,45 @@ void NgramDrafter::Text::eat(Tokens text) {
   spans_.eat(text);
 }
 
+// Whether the token was worth drafting; then it was added.
+bool NgramDrafter::Text::add(DraftJob& job, std::int32_t token, Kind kind) {
+  const double trust = evidence_.trust(kind);
+  if (trust < kLeastTrust && !(job.draft.empty() && evidence_.due(kind))) {
+    if (job.draft.empty()) evidence_.passed_over(kind);
+    return false;
+  }
+  if (!job.draft.empty() && reach_ * trust < kLeastReach) return false;
+  reach_ *= trust;
+  kinds_[job.draft.size()] = kind;
+  job.draft.push_back(token);
+  return true;
+}
+
 // The longest context that is sure enough, token by token.
-void NgramDrafter::Text::draft_from_tables(DraftJob& job, int most, int least_support) const {
+void NgramDrafter::Text::draft_from_tables(DraftJob& job, int most, int least_support) {
   const auto length = static_cast<std::int64_t>(job.text.size());
   for (int n = 0; n < most; ++n) {
     const Keys keys = keys_at(length + n, [&](std::int64_t at) { return token_at(job.text, job.draft, at); });
-    const Continuation* next = nullptr;
-    for (int order = kOrders; order-- > 0 && next == nullptr;) {
+    bool added = false;
+    for (int order = kOrders; order-- > 0 && !added;) {
       const Context* context = tables_[static_cast<std::size_t>(order)].find(keys[static_cast<std::size_t>(order)]);
       if (context == nullptr) continue;
       const Continuation* best = context->best();
-      if (best->count >= least_support && context->confidence(*best) >= kLeastConfidence) next = best;
+      if (best->count < least_support || context->confidence(*best) < kLeastConfidence) continue;
+      added = add(job, best->token, kind_of_context(order + kLeastOrder, best->count));
     }
-    if (next == nullptr) return;
-    job.draft.push_back(next->token);
-    most = std::min(most, n + next->count + 1);
+    if (!added) return;
   }
 }
 
-// A source that reaches into the draft itself goes round: a loop is continued as a loop.
-void NgramDrafter::Text::copy(DraftJob& job, std::int64_t from, int most) {
-  source_ = from;
-  for (int n = 0; n < most; ++n) job.draft.push_back(token_at(job.text, job.draft, from + n));
+// A source that reaches into the draft itself goes round: a loop is continued as a loop. agreed: tokens that agree
+// already; 0 behind the model's own word.
+void NgramDrafter::Text::copy(DraftJob& job, std::int64_t from, int agreed, int most) {
+  for (int n = 0; n < most; ++n) {
+    const Kind kind = agreed == 0 && n < kLeastCopy ? Kind::resumed : kind_of_copy(agreed + n);
+    if (!add(job, token_at(job.text, job.draft, from + n), kind)) break;
+  }
+  if (!job.draft.empty()) source_ = from;
 }
 
 // Behind the model's own word the source goes on: after the token that it replaced, or, where the word stands a little
@@ -122,14 +148,13 @@ void NgramDrafter::Text::draft(DraftJob& job, const DraftRules& rules) {
   source_ = -1;
   const int most = std::min(job.most, rules.longest);
   const Span span = spans_.find(job.text);
-  const bool seen_enough = span.places >= rules.least_support || span.length >= kSureMatch;
-  if (span.next >= 0 && seen_enough && span.length >= kLeastOrder + kOrders) {
-    copy(job, span.next, std::min(most, span.length >= kSureMatch ? most : span.length - kOrders));
-    return;
-  }
+  const bool seen_enough = span.places >= rules.least_support || span.length >= kSureCopy;
+  reach_ = 1;
+  if (span.next >= 0 && seen_enough && span.length >= kLeastCopy) copy(job, span.next, span.length, most);
+  if (job.draft.empty()) draft_from_tables(job, most, rules.least_support);
+  if (!job.draft.empty()) return;
   const std::int64_t resume = resumption(job.text);
-  draft_from_tables(job, most, rules.least_support);
-  if (job.draft.empty() && resume >= 0) copy(job, resume, std::min(most, kResumeDraft));
+  if (resume >= 0) copy(job, resume, 0, most);
 }
 
 void NgramDrafter::Text::verified(Tokens draft, int accepted) {
@@ -139,6 +164,7 @@ void NgramDrafter::Text::verified(Tokens draft, int accepted) {
       return back >= 0 ? tail_[static_cast<std::size_t>(back)] : draft[static_cast<std::size_t>(-back - 1)];
     };
     const Keys keys = keys_at(static_cast<std::int64_t>(eaten_) + i, at);
+    evidence_.used(kinds_[static_cast<std::size_t>(i)], i < accepted);
     for (int order = kOrders; order-- > 0;) {
       const auto o = static_cast<std::size_t>(order);
       if (tables_[o].feed_back(keys[o], draft[static_cast<std::size_t>(i)], i < accepted)) break;
