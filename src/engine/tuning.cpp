@@ -99,6 +99,15 @@ std::vector<backend::Choice> open_choices(const tune::Profile& profile, const Lo
   return choices;
 }
 
+speculate::CostTable cost_table(const std::optional<tune::Profile>& profile) {
+  if (!profile) return speculate::CostTable::built_in();
+  std::vector<speculate::CostPoint> points;
+  for (const tune::Cost& cost : profile->costs) {
+    points.push_back({.rows = cost.rows, .near = cost.short_ms, .far = cost.long_ms});
+  }
+  return speculate::CostTable::from_points(points, profile->long_context);
+}
+
 }  // namespace adze::engine
 
 namespace adze {

@@ -8,6 +8,7 @@
 #include "adze/adze.hpp"
 #include "backend/backend.hpp"
 #include "model/model.hpp"
+#include "speculate/cost_table.hpp"
 #include "tune/profile.hpp"
 
 namespace adze::engine {
@@ -27,6 +28,9 @@ Result<tune::Subject> subject_of(const LoadOptions& options, const model::Model&
 
 // The profile's choices that the options leave open.
 std::vector<backend::Choice> open_choices(const tune::Profile& profile, const LoadOptions& options);
+
+// What passes cost here as the profile measured it; without one, the built-in table.
+speculate::CostTable cost_table(const std::optional<tune::Profile>& profile);
 
 // A model that is loaded with these options, and what it would be prepared with but for its profile (load.cpp).
 struct Loaded {

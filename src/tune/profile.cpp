@@ -105,9 +105,9 @@ Profile read(const Json& root, Reader& reader) {
                              .chosen_ms = reader.number(entry, "chosen_ms", 0, kMostMs)});
   }
   for (const Json& entry : reader.list(root, "costs")) {
-    profile.costs.entries.push_back({.rows = reader.count(entry, "rows", 1, limits::kMaxBatchRows),
-                                     .short_ms = reader.number(entry, "short_ms", 0, kMostMs),
-                                     .long_ms = reader.number(entry, "long_ms", 0, kMostMs)});
+    profile.costs.push_back({.rows = reader.count(entry, "rows", 1, limits::kMaxBatchRows),
+                             .short_ms = reader.number(entry, "short_ms", 0, kMostMs),
+                             .long_ms = reader.number(entry, "long_ms", 0, kMostMs)});
   }
   return profile;
 }
@@ -128,17 +128,6 @@ std::string difference(const Subject& is, const Subject& should) {
 
 }  // namespace
 
-double CostTable::ms(int rows, int position) const {
-  const bool is_long = position >= backend::kLongContext;
-  const auto of = [&](const Entry& e) { return is_long && e.long_ms > 0.0 ? e.long_ms : e.short_ms; };
-  if (entries.empty()) return 0.0;
-  if (entries.size() == 1 || rows <= entries.front().rows) return of(entries.front());
-  auto above = std::ranges::find_if(entries, [&](const Entry& e) { return e.rows >= rows; });
-  if (above == entries.end()) --above;
-  const Entry &b = *above, &a = *(above - 1);
-  return of(a) + (of(b) - of(a)) * static_cast<double>(rows - a.rows) / static_cast<double>(b.rows - a.rows);
-}
-
 std::string to_json(const Profile& profile) {
   Json choices = Json::array(), gains = Json::array(), costs = Json::array();
   for (const Choice& c : profile.choices) {
@@ -153,7 +142,7 @@ std::string to_json(const Profile& profile) {
                      {"built_in_ms", g.built_in_ms},
                      {"chosen_ms", g.chosen_ms}});
   }
-  for (const CostTable::Entry& e : profile.costs.entries) {
+  for (const Cost& e : profile.costs) {
     costs.push_back({{"rows", e.rows}, {"short_ms", e.short_ms}, {"long_ms", e.long_ms}});
   }
   const Json root{{"adze_profile", kVersion},
@@ -181,8 +170,8 @@ Result<Profile> parse_profile(std::string_view json) {
   if (!reader.error().empty()) {
     return fail(ErrorCode::corrupt_file, reader.error(), "Measure a new one with adze tune.");
   }
-  for (std::size_t i = 1; i < profile.costs.entries.size(); ++i) {
-    if (profile.costs.entries[i].rows > profile.costs.entries[i - 1].rows) continue;
+  for (std::size_t i = 1; i < profile.costs.size(); ++i) {
+    if (profile.costs[i].rows > profile.costs[i - 1].rows) continue;
     return fail(ErrorCode::corrupt_file, "the costs do not ascend by rows", "Measure a new one with adze tune.");
   }
   return profile;

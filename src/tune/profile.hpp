@@ -26,21 +26,12 @@ struct Subject {
   bool operator==(const Subject&) const = default;
 };
 
-// Milliseconds of a forward pass by its rows, for whoever plans how many rows to verify (nobody yet; people read it):
-// rows of one sequence behind a short and behind a long context. Ascending by rows.
-struct CostTable {
-  struct Entry {
-    int rows = 0;
-    double short_ms = 0.0, long_ms = 0.0;  // long_ms 0: not measured
-    bool operator==(const Entry&) const = default;
-  };
-  std::vector<Entry> entries;
-
-  bool empty() const { return entries.empty(); }
-  // Of a pass of `rows` rows whose last one stands at `position`: between two entries in proportion, beyond the last
-  // one as from the last two. 0 where nothing was measured.
-  double ms(int rows, int position) const;
-  bool operator==(const CostTable&) const = default;
+// Milliseconds of a forward pass of `rows` rows of one sequence, behind nothing and behind Profile::long_context
+// positions: for whoever plans how many rows to verify (speculate::CostTable).
+struct Cost {
+  int rows = 0;
+  double short_ms = 0.0, long_ms = 0.0;  // long_ms 0: not measured
+  bool operator==(const Cost&) const = default;
 };
 
 // How much all choices of a regime together gain.
@@ -56,7 +47,7 @@ struct Profile {
   int long_context = 0;  // positions behind which the long contexts were measured; 0: none
   std::vector<backend::Choice> choices;
   std::vector<RegimeGain> gains;
-  CostTable costs;
+  std::vector<Cost> costs;  // ascending by rows
   bool operator==(const Profile&) const = default;
 };
 

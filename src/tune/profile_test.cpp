@@ -17,7 +17,7 @@ Profile example() {
           .choices = {{Regime::one_long, Knob::prefetch, "GatedPair q4_0 64x256", 4096, 1.0625},
                       {Regime::many, Knob::threads, "", 4, 1.5}},
           .gains = {{Regime::many, 12.5, 8.25}},
-          .costs = {{{1, 2.0, 3.0}, {2, 2.5, 3.5}, {8, 4.0, 0.0}}}};
+          .costs = {{1, 2.0, 3.0}, {2, 2.5, 3.5}, {8, 4.0, 0.0}}};
 }
 
 class ProfileFile : public testing::Test {
@@ -98,17 +98,6 @@ TEST_F(ProfileFile, IsRefusedWhereItIsDamaged) {
   }
   EXPECT_FALSE(parse_profile("[]"));
   EXPECT_FALSE(parse_profile("{}"));
-}
-
-TEST(CostTable, GoesOnInProportion) {
-  const CostTable table{{{1, 2.0, 3.0}, {2, 2.5, 3.5}, {8, 5.5, 9.5}}};
-  EXPECT_DOUBLE_EQ(table.ms(1, 0), 2.0);
-  EXPECT_DOUBLE_EQ(table.ms(2, 0), 2.5);
-  EXPECT_DOUBLE_EQ(table.ms(5, 0), 4.0);
-  EXPECT_DOUBLE_EQ(table.ms(5, 4000), 6.5);
-  EXPECT_DOUBLE_EQ(table.ms(10, 0), 6.5);  // beyond the last entry as before it
-  EXPECT_DOUBLE_EQ(CostTable{}.ms(4, 0), 0.0);
-  EXPECT_DOUBLE_EQ((CostTable{{{1, 2.0, 0.0}}}.ms(4, 4000)), 2.0);  // long contexts were not measured
 }
 
 }  // namespace

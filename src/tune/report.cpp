@@ -35,12 +35,12 @@ std::string report_text(const Measured& measured, const OtherCompute& other) {
   out += chosen.empty() ? "\nNothing is faster than what the built-in rules choose.\n" : "\nchosen:\n" + chosen;
   for (const std::string& what : measured.left_out) out += fmt::format("left out: {}\n", what);
   out += fmt::format("\n{:<26}", "rows of a pass");
-  for (const CostTable::Entry& e : profile.costs.entries) out += fmt::format("{:>9}", e.rows);
+  for (const Cost& e : profile.costs) out += fmt::format("{:>9}", e.rows);
   out += fmt::format("\n{:<26}", "ms, short context");
-  for (const CostTable::Entry& e : profile.costs.entries) out += fmt::format("{:>9.2f}", e.short_ms);
+  for (const Cost& e : profile.costs) out += fmt::format("{:>9.2f}", e.short_ms);
   if (profile.long_context > 0) {
     out += fmt::format("\n{:<26}", fmt::format("ms, behind {} tokens", profile.long_context));
-    for (const CostTable::Entry& e : profile.costs.entries) out += fmt::format("{:>9.2f}", e.long_ms);
+    for (const Cost& e : profile.costs) out += fmt::format("{:>9.2f}", e.long_ms);
   }
   out += '\n';
   if (has_other(other)) {

@@ -252,7 +252,7 @@ class Tuner {
     for (const int rows : kCostRows) {
       if (rows <= setup_.max_rows && rows <= positions_) counts.push_back(rows);
     }
-    for (const int rows : counts) out_.profile.costs.entries.push_back({.rows = rows});
+    for (const int rows : counts) out_.profile.costs.push_back({.rows = rows});
     std::vector<int> depths{0};
     if (out_.profile.long_context > 0) depths.push_back(out_.profile.long_context);
     for (const int depth : depths) {
@@ -270,7 +270,7 @@ class Tuner {
         ADZE_TRY_STATUS(go_on());
       }
       for (std::size_t i = 0; i < counts.size(); ++i) {
-        CostTable::Entry& entry = out_.profile.costs.entries[i];
+        Cost& entry = out_.profile.costs[i];
         (depth == 0 ? entry.short_ms : entry.long_ms) = 1e3 * median(seconds[i]);
       }
       ++pieces_;
