@@ -1,6 +1,6 @@
 // Adze's C++ API, the one that the command line itself uses. No global state: engines are independent, also of each
-// other's threads. An Engine and its Conversations are driven by one thread at a time. Errors are Results
-// (base/result.hpp).
+// other's threads. Any number of threads may use an Engine; a Conversation and an Answer are driven by one thread at a
+// time each. Errors are Results (base/result.hpp).
 #pragma once
 
 #include <chrono>
@@ -41,7 +41,7 @@ struct LoadOptions {
   bool use_mmap = true;
   bool lock_memory = false;
   int chunk = 0;      // prompt rows per forward; 0: chosen. Never changes a result.
-  int sequences = 0;  // texts that generate_together() may be given of a model with recurrent layers; 0: 2
+  int sequences = 0;  // texts with a recurrent state that are answered side by side; 0: 2. Others wait their turn
   // Where profiles of tune_model() lie; empty: none is looked for. Or the file of one: it must be there, and is not
   // used where it is for another machine, build or model. Results are the same.
   std::filesystem::path profile_directory{};
@@ -88,7 +88,21 @@ struct GenerateOptions {
   std::vector<std::int32_t> stop_ids;
   bool ignore_eos = false;   // the model's end-of-generation tokens are never sampled; stop_ids still end the answer
   bool hash_logits = false;  // fill Generation::logits_hash (costs a pass over the logits)
-  // Asked between steps, also while the prompt is computed: true ends the answer as `cancelled`.
+  // Of every token the log-probability, and of so many of the best ones beside it (at most 20); -1: of none. They are of
+  // the model's own distribution, before any sampler.
+  int top_logprobs = -1;
+  std::vector<std::int32_t> allowed_ids;  // only these are sampled; empty: all
+  std::vector<std::int32_t> banned_ids;   // never sampled
+  // Asked before each token with those of the answer so far: clears the bits (32 to a word, token i at bit i % 32) of
+  // tokens that may not follow. Called on whichever thread makes the step; for a drafted token as well.
+  std::function<void(std::span<const std::int32_t> answer, std::span<std::uint32_t> allowed)> token_mask;
+  bool speculate = true;  // drafts may be verified, if the engine makes any; the answer is the same
+  // Takes over what is computed of the prompt's beginning, and leaves what is computed for later requests. Only requests
+  // of the same salt share.
+  bool reuse_prefix = true;
+  std::string cache_salt;
+  // Asked between steps, also while the prompt is computed: true ends the answer as `cancelled`. Called by the thread that
+  // waits for the answer.
   std::function<bool()> cancelled;
 };
 
@@ -97,8 +111,12 @@ std::string_view finish_reason_name(FinishReason reason);
 
 struct Statistics {
   std::int64_t prompt_tokens = 0;     // computed now
-  std::int64_t reused_tokens = 0;     // found in the conversation's KV, not computed
+  std::int64_t reused_tokens = 0;     // of the prompt: found in the KV cache, not computed
+  std::string not_reused;             // why not more: "none", "new_prefix", "evicted", "other_settings", "no_state"
   std::int64_t generated_tokens = 0;  // sampled, the token that ended the answer included
+  std::int64_t drafted_tokens = 0, accepted_tokens = 0;  // of drafts that were verified
+  std::int64_t forwards = 0;                             // that gave the request at least one token
+  std::int64_t preemptions = 0, recomputed_tokens = 0;   // when memory was short
   double prompt_seconds = 0;          // to compute the prompt and sample the first token
   double generate_seconds = 0;        // for the others
   double first_token_seconds = 0;     // from the call to the first token
@@ -110,6 +128,16 @@ struct Statistics {
   }
 };
 
+struct TokenLogprob {
+  std::int32_t id = 0;
+  float logprob = 0;  // natural
+};
+
+struct TokenLogprobs {
+  TokenLogprob drawn;
+  std::vector<TokenLogprob> top;  // best first
+};
+
 struct Generation {
   std::vector<std::int32_t> ids;  // without the end-of-generation token or stop id; tokens of a stop string are in it
   std::string text;               // without the stop string; what on_text was given, joined
@@ -118,6 +146,7 @@ struct Generation {
   std::uint64_t seed = 0;
   Statistics statistics;
   std::string logits_hash;  // 32 hex digits: XXH3 over the XXH3 of every sampled row, in order
+  std::vector<TokenLogprobs> logprobs;  // of `ids`, where they were asked for
 };
 
 // What one forward reads and multiplies at the least: what a rate is compared with to see how much of the machine's
@@ -178,10 +207,62 @@ struct PackInfo {
   std::optional<Error> error;
 };
 
+// --- requests -------------------------------------------------------------------------------------------------------
+
+struct Request {
+  std::vector<std::int32_t> prompt;
+  GenerateOptions options;
+  int priority = 0;  // higher ones are started and kept first
+  // From now on; after that the request fails (timed_out). Not set: no limit.
+  std::optional<double> start_within_seconds, finish_within_seconds;
+};
+
+// A piece of an answer, in order. Concatenated they are what Generation has.
+struct AnswerPiece {
+  std::string text;               // whole characters, nothing that a stop string could still swallow
+  std::vector<std::int32_t> ids;  // tokens that were added; the text of some may come later
+  std::vector<TokenLogprobs> logprobs;  // of ids, where they were asked for
+};
+
 struct EngineImpl;
 struct ConversationImpl;
+struct AnswerImpl;
 
-// A multi-turn chat that keeps its KV: a turn computes only what the previous ones have not.
+// A request that was submitted. Its functions are called by one thread at a time, any one; answers of one engine may be
+// read by as many threads. The thread that waits makes the engine's steps, for all requests, unless another one does
+// already. An answer may outlive the engine object. Destroying one that has not ended cancels it.
+class Answer {
+ public:
+  Answer(Answer&&) noexcept;
+  Answer& operator=(Answer&&) noexcept;
+  ~Answer();
+
+  std::uint64_t id() const;
+  // Waits for the next piece. Nothing: the answer has ended.
+  std::optional<AnswerPiece> next();
+  // Waits for the end. Errors: non_finite, out_of_memory, timed_out, and invalid_argument when no token is allowed.
+  Result<Generation> wait();
+  // Ends it (FinishReason::cancelled) unless it has ended; any thread.
+  void cancel();
+
+ private:
+  friend struct EngineImpl;
+  explicit Answer(std::unique_ptr<AnswerImpl> impl);
+  std::unique_ptr<AnswerImpl> impl_;
+};
+
+// Of the engine since it was loaded, and now.
+struct EngineStatistics {
+  std::int64_t steps = 0;
+  std::size_t running = 0, waiting = 0;
+  std::int64_t pages_in_use = 0, pages = 0;  // of KV: held by running requests, of all
+  std::int64_t pages_kept = 0;               // held for requests to come
+  std::int64_t slots_in_use = 0, slots = 0;  // recurrent states
+  std::int64_t prefix_lookups = 0, prefix_hits = 0, reused_tokens = 0, evicted_pages = 0;
+  std::string route;  // digest over every step that was planned: the same calls in the same order give the same
+};
+
+// A multi-turn chat. A turn computes only what the turns before have not, as long as that is kept.
 class Conversation {
  public:
   Conversation(Conversation&&) noexcept;
@@ -229,21 +310,27 @@ class Engine {
   std::string detokenize(std::span<const std::int32_t> ids, bool show_special) const;
   bool adds_bos() const;
 
-  // Raw completion of ids; nothing is added to them. Errors: context_full (before any work), non_finite,
+  // submit() and wait(), with the pieces of text as they come. Raw completion of ids; nothing is added to them. Errors: context_full (before any work), non_finite,
   // invalid_argument and limit_exceeded (the options, by name).
   Result<Generation> generate(std::span<const std::int32_t> prompt, const GenerateOptions& options,
                               const OnText& on_text);
+  // Any thread. Each answer is what it would be alone, bit for bit, whatever else runs. Errors: context_full (before any
+  // work), invalid_argument and limit_exceeded (the options, by name; too many requests wait).
+  Result<Answer> submit(Request request);
+  // Several answers to one prompt, which is computed once; the seeds are the first one's and the numbers after it.
+  Result<std::vector<Answer>> submit_copies(const Request& request, int copies);
+  EngineStatistics statistics() const;
+
   // Several texts at once: one forward serves them all, which reads the weights once. Each answer is what generate()
-  // alone would give, bit for bit. First all prompts are computed, then they go on side by side; the statistics' times
-  // are those of all together. Errors: those of generate(), and context_full or out_of_memory when the texts do not fit
-  // side by side into the context's memory (`sequences` for models with recurrent layers).
+  // alone would give, bit for bit. Those that do not fit side by side into the memory wait or are computed again. The
+  // statistics' times are those of all together, and its prompts' end when the last one's first token is there.
   Result<std::vector<Generation>> generate_together(std::span<const std::vector<std::int32_t>> prompts,
                                                     const GenerateOptions& options);
   // Of one forward of `rows` rows, shared evenly by `sequences` texts of `depth` tokens each, with `wanted` rows'
   // logits.
   ForwardWork forward_work(std::int64_t rows, std::int64_t wanted, std::int64_t sequences, std::int64_t depth) const;
-  // Errors: unsupported_feature when the model has no chat template. Conversations of one engine share its KV memory:
-  // one that is idle may lose its KV to another, and then computes it again. They may outlive the engine.
+  // Errors: unsupported_feature when the model has no chat template. They may outlive
+  // the engine.
   Result<Conversation> start_conversation();
 
   // Calls back with the logits [vocabulary] of each position that `wanted` asks for, in order. Positions are processed

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,10 +29,11 @@ enum class KvType : std::uint8_t { automatic, f32, f16, q8_0 };  // automatic: f
 struct PrepareOptions {
   Compute compute = Compute::automatic;
   KvType kv_type = KvType::automatic;
-  std::string kernel_set{};    // instruction set of the kernels ("avx2"); empty: the best that the machine runs
-  int threads = 0;             // 0: one per core that the process may use
-  int max_batch_rows = 256;    // rows of one run(); scratch is sized by it
-  std::int64_t max_pages = 0;  // pages of KV that the pool may hand out
+  std::string kernel_set{};            // instruction set of the kernels ("avx2"); empty: the best that the machine runs
+  int threads = 0;                     // 0: one per core that the process may use
+  int max_batch_rows = 256;            // rows of one run(); scratch is sized by it
+  std::int64_t max_pages = 0;          // pages of KV that the pool may hand out, of full layers
+  std::int64_t max_sliding_pages = 0;  // the same of sliding layers
   // Weights in the layout that kernels read fastest, in memory of their own: more memory, the same bits.
   bool pack_in_memory = false;
   PackOptions packs{};            // the same in a file that is kept; not together
@@ -49,16 +51,26 @@ struct Row {
   bool wants_logits = false;
 };
 
-// The page table of one sequence: page i holds positions [i * kPageTokens, (i + 1) * kPageTokens). And the slot of its
-// recurrent state, for a plan that has one.
+// Attention layers that read every position, and those that read only a window of the last ones, keep their pages apart
+// (docs/design/0018).
+enum class PageGroup : std::uint8_t { full, sliding };
+
+// What one sequence's rows read and write. Its page tables: entry i holds positions [i * kPageTokens, (i + 1) *
+// kPageTokens); in `sliding` -1 stands for a page that no row of the batch sees any more. A group without layers needs
+// no table. And, for a plan with recurrent layers, its slot: `replay` rows of the slot's log belong to the text and are
+// applied first; of the batch's own rows of this sequence the first `certain` belong to it, and the others, at most
+// limits::kMaxDraft, go to the log, which holds only them afterwards.
 struct SequencePages {
-  std::span<const std::int32_t> pages;
+  std::span<const std::int32_t> full;
+  std::span<const std::int32_t> sliding{};
   std::int32_t slot = 0;
+  std::int32_t replay = 0;
+  std::int32_t certain = std::numeric_limits<std::int32_t>::max();
 };
 
 // Rows of one sequence stand together, positions ascending by one; every earlier position of the sequence has been run.
-// A recurrent state cannot go back: a sequence goes on where its slot stands, or begins again at position 0, which
-// clears the slot. Sequences with rows in a batch have slots of their own.
+// A recurrent state cannot go back: a sequence goes on where its slot and the replayed rows stand, or begins again at
+// position 0, which clears the slot. Sequences with rows in a batch have slots of their own.
 struct Batch {
   std::span<const Row> rows;
   std::span<const SequencePages> sequences;
@@ -88,13 +100,14 @@ struct Schedule {
 };
 
 struct MemoryUse {
-  std::uint64_t weight_bytes = 0;          // mapped, shared with other processes
-  std::uint64_t packed_bytes = 0;          // of those that are read packed, once they are
-  std::uint64_t scratch_bytes = 0;         // private, allocated by prepare()
-  std::uint64_t bytes_per_page = 0;        // over all layers
-  std::uint64_t kv_bytes_reserved = 0;     // max_pages * bytes_per_page; touched as pages are used
-  std::uint64_t bytes_per_slot = 0;        // recurrent state of one sequence; 0: the plan has none
-  std::uint64_t state_bytes_reserved = 0;  // max_slots * bytes_per_slot
+  std::uint64_t weight_bytes = 0;            // mapped, shared with other processes
+  std::uint64_t packed_bytes = 0;            // of those that are read packed, once they are
+  std::uint64_t scratch_bytes = 0;           // private, allocated by prepare()
+  std::uint64_t bytes_per_page = 0;          // over all full layers
+  std::uint64_t bytes_per_sliding_page = 0;  // over all sliding layers
+  std::uint64_t kv_bytes_reserved = 0;       // of both groups' pages; touched as pages are used
+  std::uint64_t bytes_per_slot = 0;          // recurrent state of one sequence; 0: the plan has none
+  std::uint64_t state_bytes_reserved = 0;    // max_slots * bytes_per_slot
 };
 
 // Sees what goes through a plan, for debugging and for measuring it: every row of every batch, in steps of one dispatch
@@ -129,6 +142,10 @@ class Prepared {
   // backend does not have them.
   virtual std::span<const float> logit_maxima(int /*wanted*/) const { return {}; }
   virtual void observe(StepObserver* observer) = 0;  // nullptr: none
+
+  // Between runs: all K and V of a page of the group, or the committed state of a slot (its log becomes empty).
+  virtual void copy_page(PageGroup group, std::int32_t from, std::int32_t to) = 0;
+  virtual void copy_state(std::int32_t from, std::int32_t to) = 0;
 
   // What became of PrepareOptions::packs, and waiting for packs in the making (PackProgress).
   virtual PackReport packs() const { return {}; }

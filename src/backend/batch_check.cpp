@@ -20,7 +20,7 @@ Status check_batch(const Batch& batch, const ops::Plan& plan, int max_rows, std:
       return fail(ErrorCode::invalid_argument,
                   fmt::format("row of sequence {}, the batch has {}", row.sequence, batch.sequences.size()));
     }
-    const auto own = batch.sequences[static_cast<std::size_t>(row.sequence)].pages;
+    const auto own = batch.sequences[static_cast<std::size_t>(row.sequence)].full;
     if (row.position < 0 || row.position >= plan.context_length ||
         static_cast<std::size_t>(row.position / kPageTokens) >= own.size()) {
       return fail(ErrorCode::invalid_argument,

@@ -20,6 +20,7 @@ std::string_view error_code_name(ErrorCode code) {
     case ErrorCode::cancelled: return "cancelled";
     case ErrorCode::non_finite: return "non_finite";
     case ErrorCode::template_error: return "template_error";
+    case ErrorCode::timed_out: return "timed_out";
   }
   return "unknown";
 }

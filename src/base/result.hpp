@@ -29,6 +29,7 @@ enum class ErrorCode {
   cancelled,
   non_finite,  // the model produced a non-finite logit
   template_error,
+  timed_out,  // a deadline passed
 };
 
 // The snake_case name, stable: scripts and tests match on it.

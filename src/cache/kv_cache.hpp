@@ -176,6 +176,7 @@ class KvCache {
   // What sequences hold; an idle engine's are 0.
   std::int64_t in_use(Group group) const { return pool(group).capacity() - obtainable(group); }
   std::int32_t slots_in_use() const { return slots_.capacity() - obtainable_slots(); }
+  std::int64_t capacity(Group group) const { return pool(group).capacity(); }
   std::int64_t free_pages(Group group) const { return pool(group).available(); }
   std::int32_t free_slots() const { return slots_.available(); }
   std::size_t nodes() const { return index_.nodes(); }

@@ -36,6 +36,7 @@ ExitCode exit_code_for(ErrorCode error) {
     case ErrorCode::network: return ExitCode::network;
     case ErrorCode::io:
     case ErrorCode::disk_full: return ExitCode::io;
+    case ErrorCode::timed_out:
     case ErrorCode::cancelled: return ExitCode::interrupted;
     case ErrorCode::non_finite: return ExitCode::model_fault;
   }

@@ -1,5 +1,6 @@
 #include "adze/adze.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/api_impl.hpp"
@@ -84,15 +85,109 @@ std::string Engine::detokenize(std::span<const std::int32_t> ids, bool show_spec
 
 bool Engine::adds_bos() const { return impl_->core->parts().tokenizer->adds_bos(); }
 
+// --- answers ---------------------------------------------------------------------------------------------------------
+
+bool AnswerImpl::next(engine::RequestEvent& event) {
+  if (last.end || !core->desk().next(*ticket, event)) return false;
+  if (event.end) last = event;
+  return true;
+}
+
+Answer::Answer(std::unique_ptr<AnswerImpl> impl) : impl_(std::move(impl)) {}
+Answer::Answer(Answer&&) noexcept = default;
+Answer& Answer::operator=(Answer&& other) noexcept {
+  if (this != &other) {
+    if (impl_) cancel();
+    impl_ = std::move(other.impl_);
+  }
+  return *this;
+}
+Answer::~Answer() {
+  if (impl_) cancel();
+}
+
+std::uint64_t Answer::id() const { return impl_->ticket->id; }
+void Answer::cancel() { impl_->core->desk().cancel(*impl_->ticket); }
+
+std::optional<AnswerPiece> Answer::next() {
+  engine::RequestEvent event;
+  while (impl_->next(event)) {
+    if (event.text.empty() && event.ids.empty()) continue;
+    return AnswerPiece{.text = std::move(event.text),
+                       .ids = std::move(event.ids),
+                       .logprobs = engine::public_logprobs(event.log_probabilities)};
+  }
+  return std::nullopt;
+}
+
+Result<Generation> Answer::wait() {
+  engine::RequestEvent event;
+  while (impl_->next(event)) {
+  }
+  return impl_->core->finish(*impl_->ticket, impl_->last);
+}
+
+Result<std::vector<Answer>> EngineImpl::submit(const std::shared_ptr<engine::Core>& core, Request request, int copies) {
+  ADZE_TRY(const auto tickets, core->submit(std::move(request), copies));
+  std::vector<Answer> answers;
+  for (const std::shared_ptr<engine::Ticket>& ticket : tickets) {
+    answers.push_back(Answer(std::make_unique<AnswerImpl>(AnswerImpl{.core = core, .ticket = ticket})));
+  }
+  return answers;
+}
+
+Result<Answer> Engine::submit(Request request) {
+  ADZE_TRY(std::vector<Answer> answers, EngineImpl::submit(impl_->core, std::move(request), 1));
+  return std::move(answers.front());
+}
+
+Result<std::vector<Answer>> Engine::submit_copies(const Request& request, int copies) {
+  return EngineImpl::submit(impl_->core, request, copies);
+}
+
+EngineStatistics Engine::statistics() const { return impl_->core->statistics(); }
+
+Result<Generation> engine::generate(const std::shared_ptr<Core>& core, std::vector<std::int32_t> prompt,
+                                    const GenerateOptions& options, const OnText& on_text) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.options = options;
+  ADZE_TRY(std::vector<Answer> answers, EngineImpl::submit(core, std::move(request), 1));
+  Answer& answer = answers.front();
+  while (const auto piece = answer.next()) {
+    if (!piece->text.empty() && on_text && !on_text(piece->text)) answer.cancel();
+  }
+  return answer.wait();
+}
+
 Result<Generation> Engine::generate(std::span<const std::int32_t> prompt, const GenerateOptions& options,
                                     const OnText& on_text) {
-  engine::Sequence sequence = impl_->core->new_sequence();
-  return impl_->core->generate(sequence, {prompt.begin(), prompt.end()}, options, on_text);
+  return engine::generate(impl_->core, {prompt.begin(), prompt.end()}, options, on_text);
 }
 
 Result<std::vector<Generation>> Engine::generate_together(std::span<const std::vector<std::int32_t>> prompts,
                                                           const GenerateOptions& options) {
-  return impl_->core->generate_together(prompts, options);
+  std::vector<Answer> answers;
+  for (const std::vector<std::int32_t>& prompt : prompts) {
+    Request request;
+    request.prompt = prompt;
+    request.options = options;
+    ADZE_TRY(Answer answer, submit(std::move(request)));
+    answers.push_back(std::move(answer));
+  }
+  std::vector<Generation> results;
+  double first = 0, end = 0;
+  for (Answer& answer : answers) {
+    ADZE_TRY(results.emplace_back(), answer.wait());
+    const Statistics& statistics = results.back().statistics;
+    first = std::max(first, statistics.prompt_seconds);
+    end = std::max(end, statistics.prompt_seconds + statistics.generate_seconds);
+  }
+  for (Generation& result : results) {
+    result.statistics.prompt_seconds = first;
+    result.statistics.generate_seconds = end - first;
+  }
+  return results;
 }
 
 ForwardWork Engine::forward_work(std::int64_t rows, std::int64_t wanted, std::int64_t sequences,

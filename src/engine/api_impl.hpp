@@ -17,14 +17,21 @@ struct EngineImpl {
 
   // An engine of given parts: what load() ends with, and what tests begin with.
   static Engine assemble(engine::CoreParts parts);
+  static Result<std::vector<Answer>> submit(const std::shared_ptr<engine::Core>& core, Request request, int copies);
+};
+
+struct AnswerImpl {
+  std::shared_ptr<engine::Core> core;
+  std::shared_ptr<engine::Ticket> ticket;
+  engine::RequestEvent last{};  // once it has come
+
+  // False: it has ended.
+  bool next(engine::RequestEvent& event);
 };
 
 struct ConversationImpl {
-  explicit ConversationImpl(std::shared_ptr<engine::Core> engine_core, text::ChatTemplate chat_template,
-                            text::CivilTime started);
-  ~ConversationImpl();
-  ConversationImpl(const ConversationImpl&) = delete;
-  ConversationImpl& operator=(const ConversationImpl&) = delete;
+  ConversationImpl(std::shared_ptr<engine::Core> engine_core, text::ChatTemplate jinja, text::CivilTime started)
+      : core(std::move(engine_core)), chat_template(std::move(jinja)), time(started) {}
 
   // The whole conversation, ready for an answer, as the template writes it: user text never becomes special tokens.
   Result<std::vector<std::int32_t>> prompt() const;
@@ -35,10 +42,14 @@ struct ConversationImpl {
   std::string system;
   Thinking thinking = Thinking::model_default;
   std::vector<ChatMessage> messages;
-  engine::Sequence sequence;
+  std::int64_t tokens = 0;  // of the last prompt and its answer
 };
 
 namespace engine {
+
+// Submits and waits; `on_text` may be empty, and cancels by saying no.
+Result<Generation> generate(const std::shared_ptr<Core>& core, std::vector<std::int32_t> prompt,
+                            const GenerateOptions& options, const OnText& on_text);
 
 // Reads a model, decides on a context that fits into memory, prepares the backend.
 Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOptions& options);

@@ -12,14 +12,6 @@ std::string token_text(const text::Tokenizer& tokenizer, std::optional<text::Tok
 
 }  // namespace
 
-ConversationImpl::ConversationImpl(std::shared_ptr<engine::Core> engine_core, text::ChatTemplate jinja,
-                                   text::CivilTime started)
-    : core(std::move(engine_core)), chat_template(std::move(jinja)), time(started), sequence(core->new_sequence()) {
-  core->add_idle(sequence);
-}
-
-ConversationImpl::~ConversationImpl() { core->remove_idle(sequence); }
-
 Result<std::vector<std::int32_t>> ConversationImpl::prompt() const {
   const text::Tokenizer& tokenizer = *core->parts().tokenizer;
   text::ChatInput input;
@@ -52,26 +44,26 @@ void Conversation::set_thinking(Thinking thinking) { impl_->thinking = thinking;
 
 void Conversation::clear() {
   impl_->messages.clear();
-  impl_->sequence.forget();
-  impl_->sequence.ids.clear();
+  impl_->tokens = 0;
 }
 
-std::int64_t Conversation::tokens_in_context() const { return impl_->sequence.length(); }
+std::int64_t Conversation::tokens_in_context() const { return impl_->tokens; }
 
 Result<Generation> Conversation::say(std::string user, const GenerateOptions& options, const OnText& on_text) {
   ConversationImpl& c = *impl_;
   c.messages.push_back({.role = "user", .content = std::move(user)});
+  std::int64_t prompt_tokens = 0;
   const auto answer = [&]() -> Result<Generation> {
     ADZE_TRY(std::vector<std::int32_t> prompt, c.prompt());
-    c.core->remove_idle(c.sequence);  // to the end of the line: the last one to lose its KV
-    c.core->add_idle(c.sequence);
-    return c.core->generate(c.sequence, std::move(prompt), options, on_text);
+    prompt_tokens = std::ssize(prompt);
+    return engine::generate(c.core, std::move(prompt), options, on_text);
   };
   Result<Generation> generation = answer();
   if (!generation) {
     c.messages.pop_back();
   } else {
     c.messages.push_back({.role = "assistant", .content = generation->text});
+    c.tokens = prompt_tokens + std::ssize(generation->ids);
   }
   return generation;
 }

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
-#include <iterator>
 #include <utility>
 
 #include "base/check.hpp"
@@ -12,11 +10,12 @@
 #include "engine/input_recorder.hpp"
 #include "engine/layer_dump.hpp"
 #include "engine/options.hpp"
+#include "engine/policy.hpp"
+#include "sample/log_probabilities.hpp"
 
 namespace adze::engine {
 namespace {
 
-// evaluate() wants up to every row's logits: batches are cut so that they stay below this.
 // Detaches the backend's observer again, whatever happens.
 class Observing {
  public:
@@ -31,25 +30,48 @@ class Observing {
   backend::Prepared& backend_;
 };
 
-void take_answer(const Decoding& decoding, Generation& result) {
-  result.ids = decoding.ids();
-  result.text = decoding.text();
-  result.finish = decoding.finish();
-  result.stop_match = decoding.stop_match();
-  result.logits_hash = decoding.logits_hash();
+cache::CacheOptions cache_options(const CoreParts& parts) {
+  return {.page_tokens = backend::kPageTokens,
+          .full_pages = parts.pages,
+          .sliding_pages = parts.sliding_pages,
+          .slots = parts.slots,
+          .window = parts.window};
+}
+
+LoopOptions loop_options(const CoreParts& parts) {
+  int running = parts.max_running > 0 ? parts.max_running : policy::kMaxRunning;
+  if (parts.slots > 0) running = std::min(running, parts.slots);
+  return {.max_rows = parts.max_batch_rows,
+          .max_running = running,
+          .vocabulary = parts.info.vocabulary,
+          .context = parts.info.context,
+          .rules = parts.slots > 0 ? speculate::DraftRules::recurrent() : speculate::DraftRules::attention(),
+          .costs = parts.costs,
+          .draft_cost = parts.draft_cost};
 }
 
 }  // namespace
 
+std::vector<TokenLogprobs> public_logprobs(const std::vector<sample::LogProbabilities>& from) {
+  std::vector<TokenLogprobs> to;
+  for (const sample::LogProbabilities& at : from) {
+    TokenLogprobs& token = to.emplace_back();
+    token.drawn = {at.drawn.id, at.drawn.log_probability};
+    for (const auto& [id, value] : at.top) token.top.push_back({id, value});
+  }
+  return to;
+}
+
+void Core::Bytes::copy_page(cache::Group group, std::int32_t from, std::int32_t to) {
+  backend_.copy_page(group == cache::Group::full ? backend::PageGroup::full : backend::PageGroup::sliding, from, to);
+}
+
 Core::Core(CoreParts parts)
     : parts_(std::move(parts)),
-      pool_(parts_.pages),
-      slots_(parts_.slots),
-      loop_(*parts_.backend, parts_.max_batch_rows, parts_.info.vocabulary, parts_.info.context) {}
-
-Sequence Core::new_sequence() {
-  return {.ids = {}, .kv = cache::PageTable(pool_, backend::kPageTokens), .state = cache::StateSlot(slots_)};
-}
+      bytes_(*parts_.backend),
+      cache_(cache_options(parts_), bytes_),
+      loop_(*parts_.backend, cache_, parts_.tokenizer, parts_.drafter.get(), loop_options(parts_)),
+      desk_(loop_, parts_.host) {}
 
 Status Core::check_ids(std::span<const std::int32_t> ids) const {
   if (ids.empty()) return fail(ErrorCode::invalid_argument, "there are no tokens to start from", "give at least one");
@@ -73,122 +95,95 @@ Status Core::check_prompt(std::span<const std::int32_t> ids, std::int64_t max_to
               "shorten the prompt, or load the model with a larger context");
 }
 
-Status Core::make_room_together(std::span<const std::vector<std::int32_t>> prompts, std::int64_t max_tokens) {
-  std::int64_t pages = 0;
-  for (const std::vector<std::int32_t>& prompt : prompts) {
-    const std::int64_t room = info().context - std::ssize(prompt);
-    const std::int64_t length = std::ssize(prompt) + std::min(max_tokens, room);
-    pages += backend::pages_for(length);
+Result<std::vector<std::shared_ptr<Ticket>>> Core::submit(adze::Request request, int copies) {
+  if (copies < 1 || copies > policy::kMaxWaiting) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("{} answers to one prompt; 1 to {} are possible", copies, policy::kMaxWaiting));
   }
-  if (pages > pool_.capacity()) {
-    return fail(ErrorCode::context_full,
-                fmt::format("{} texts with their answers take {} positions side by side, but the context holds {}",
-                            prompts.size(), pages * backend::kPageTokens, info().context),
-                "shorten them or their answers, or load the model with a larger context");
-  }
-  const std::int32_t slots = slots_.capacity() == 0 ? 0 : static_cast<std::int32_t>(prompts.size());
-  if (slots > slots_.capacity()) {
-    return fail(ErrorCode::out_of_memory,
-                fmt::format("{} texts side by side need {} recurrent states, but the model was loaded with {}", slots,
-                            slots, slots_.capacity()),
-                "load the model for more sequences");
-  }
-  for (Sequence* idle : idle_) {
-    if (pool_.available() >= pages && slots_.available() >= slots) break;
-    idle->forget();
-  }
-  return {};
-}
-
-void Core::make_room(const Sequence& sequence, std::int64_t length) {
-  const std::int64_t missing = length - sequence.kv.room();
-  const std::int64_t pages = backend::pages_for(std::max<std::int64_t>(missing, 0));
-  const std::int32_t slots = sequence.state.needed() && !sequence.state.held() ? 1 : 0;
-  for (Sequence* other : idle_) {
-    if (pool_.available() >= pages && slots_.available() >= slots) return;
-    if (other != &sequence) other->forget();
-  }
-}
-
-Result<Generation> Core::generate(Sequence& sequence, std::vector<std::int32_t> prompt, const GenerateOptions& options,
-                                  const OnText& on_text) {
-  const double start = parts_.host.seconds();
-  const std::uint64_t seed = options.sampling.seed ? *options.sampling.seed : parts_.host.seed();
-  ADZE_TRY(Request request, make_request(options, seed));
-  ADZE_TRY_STATUS(check_prompt(prompt, request.max_tokens));
-  const std::int64_t prompt_tokens = std::ssize(prompt);
-  Generation result;
-  result.seed = seed;
-  result.statistics.reused_tokens = sequence.retarget(std::move(prompt));
-  result.statistics.prompt_tokens = prompt_tokens - result.statistics.reused_tokens;
-
-  Decoding decoding(sequence, std::move(request), parts_.tokenizer, info().context);
-  Decoding* const running[] = {&decoding};
-  while (!decoding.finished()) {
-    if (options.cancelled && options.cancelled()) {
-      decoding.cancel();
-      break;
+  for (const auto& [name, seconds] : {std::pair("start_within_seconds", request.start_within_seconds),
+                                      std::pair("finish_within_seconds", request.finish_within_seconds)}) {
+    if (seconds && !(*seconds > 0)) {
+      return fail(ErrorCode::invalid_argument, fmt::format("{} is {}, but must be above 0", name, *seconds));
     }
-    make_room(sequence, std::min(sequence.length(), sequence.kv.length() + parts_.max_batch_rows));
-    loop_.step(running);
-    if (decoding.sampled_tokens() == 1) result.statistics.prompt_seconds = parts_.host.seconds() - start;
-    const std::string_view piece = decoding.take_text();
-    if (!piece.empty() && on_text && !on_text(piece)) decoding.cancel();
   }
-  if (decoding.error()) return tl::unexpected(*decoding.error());
-  const double total = parts_.host.seconds() - start;
-  Statistics& statistics = result.statistics;
-  if (decoding.sampled_tokens() == 0) {  // cancelled before the first token, or none was asked for
-    statistics.prompt_tokens = std::max<std::int64_t>(sequence.kv.length() - statistics.reused_tokens, 0);
-    statistics.prompt_seconds = total;
+  const GenerateOptions& options = request.options;
+  const std::uint64_t seed = options.sampling.seed ? *options.sampling.seed : parts_.host.seed();
+  Digest root = parts_.root;
+  if (!options.cache_salt.empty()) {
+    const Digest both[] = {parts_.root, digest(options.cache_salt)};
+    root = digest(std::as_bytes(std::span(both)));
   }
-  statistics.first_token_seconds = statistics.prompt_seconds;
-  statistics.generate_seconds = total - statistics.prompt_seconds;
-  statistics.generated_tokens = decoding.sampled_tokens();
-  take_answer(decoding, result);
+  std::vector<Desk::Order> orders;
+  for (int i = 0; i < copies; ++i) {
+    const std::uint64_t own_seed = seed + static_cast<std::uint64_t>(i);
+    ADZE_TRY(AnswerSpec answer, make_answer(options, own_seed));
+    ADZE_TRY_STATUS(check_prompt(request.prompt, answer.max_tokens));
+    orders.push_back({.spec = {.prompt = request.prompt,
+                               .answer = std::move(answer),
+                               .root = root,
+                               .priority = request.priority,
+                               .reuse = options.reuse_prefix,
+                               .speculate = options.speculate,
+                               .start_by = request.start_within_seconds,
+                               .finish_by = request.finish_within_seconds},
+                      .seed = own_seed,
+                      .cancelled = options.cancelled,
+                      .copy = i > 0});
+  }
+  return desk_.submit(std::move(orders));
+}
+
+Result<Generation> Core::finish(const Ticket& ticket, const RequestEvent& last) const {
+  const Decoding& answer = *last.end;
+  if (answer.error()) return tl::unexpected(*answer.error());
+  const RequestCounts& counts = last.counts;
+  const speculate::SpeculationStatistics& drafts = counts.speculation;
+  Generation result;
+  result.ids = answer.ids();
+  result.text = answer.text();
+  result.finish = answer.finish();
+  result.stop_match = answer.stop_match();
+  result.logits_hash = answer.logits_hash();
+  result.logprobs = public_logprobs(answer.log_probabilities());
+  result.seed = ticket.seed;
+  const bool began = answer.sampled_tokens() > 0;
+  const double first = began ? ticket.first_token : ticket.finished;
+  result.statistics = {.prompt_tokens = counts.computed_prompt_tokens,
+                       .reused_tokens = counts.reused_tokens,
+                       .not_reused = std::string(cache::miss_reason_name(counts.why_not_more)),
+                       .generated_tokens = answer.sampled_tokens(),
+                       .drafted_tokens = drafts.drafted,
+                       .accepted_tokens = drafts.accepted,
+                       .forwards = answer.sampled_tokens() - drafts.accepted,
+                       .preemptions = counts.preemptions,
+                       .recomputed_tokens = counts.recomputed_tokens,
+                       .prompt_seconds = first - ticket.submitted,
+                       .generate_seconds = ticket.finished - first,
+                       .first_token_seconds = first - ticket.submitted};
   return result;
 }
 
-Result<std::vector<Generation>> Core::generate_together(std::span<const std::vector<std::int32_t>> prompts,
-                                                        const GenerateOptions& options) {
-  const double start = parts_.host.seconds();
-  ADZE_TRY(const std::int64_t max_tokens, check_max_tokens(options.max_tokens));
-  for (const std::vector<std::int32_t>& prompt : prompts) ADZE_TRY_STATUS(check_prompt(prompt, max_tokens));
-  ADZE_TRY_STATUS(make_room_together(prompts, max_tokens));
-  std::vector<Generation> results(prompts.size());
-  std::deque<Sequence> sequences;  // decodings point into them
-  std::deque<Decoding> decodings;
-  std::vector<Decoding*> running;
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    results[i].seed = options.sampling.seed ? *options.sampling.seed : parts_.host.seed();
-    ADZE_TRY(Request request, make_request(options, results[i].seed));
-    Sequence& sequence = sequences.emplace_back(new_sequence());
-    sequence.ids = prompts[i];
-    running.push_back(&decodings.emplace_back(sequence, std::move(request), parts_.tokenizer, info().context));
-  }
-  const auto step_while = [&](auto&& goes_on) {
-    for (;;) {
-      std::vector<Decoding*> now;
-      std::ranges::copy_if(running, std::back_inserter(now), goes_on);
-      if (now.empty()) return;
-      if (options.cancelled && options.cancelled()) std::ranges::for_each(now, &Decoding::cancel);
-      loop_.step(now);
+EngineStatistics Core::statistics() const {
+  return desk_.alone([&] {
+    const cache::CacheStatistics counts = cache_.statistics();
+    EngineStatistics s;
+    s.steps = static_cast<std::int64_t>(loop_.steps());
+    s.waiting = loop_.waiting();
+    s.running = loop_.size() - s.waiting;
+    for (const cache::Group group : cache::kEachGroup) {
+      s.pages_in_use += cache_.in_use(group);
+      s.pages += cache_.capacity(group);
+      s.pages_kept += cache_.capacity(group) - cache_.in_use(group) - cache_.free_pages(group);
+      s.evicted_pages += counts.evicted_pages[cache::index_of(group)];
     }
-  };
-  step_while([](const Decoding* d) { return !d->finished() && d->sampled_tokens() == 0; });
-  const double first_tokens = parts_.host.seconds();
-  step_while([](const Decoding* d) { return !d->finished(); });
-  const double end = parts_.host.seconds();
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    if (decodings[i].error()) return tl::unexpected(*decodings[i].error());
-    results[i].statistics = {.prompt_tokens = std::ssize(prompts[i]),
-                             .generated_tokens = decodings[i].sampled_tokens(),
-                             .prompt_seconds = first_tokens - start,
-                             .generate_seconds = end - first_tokens,
-                             .first_token_seconds = first_tokens - start};
-    take_answer(decodings[i], results[i]);
-  }
-  return results;
+    s.slots_in_use = cache_.slots_in_use();
+    s.slots = parts_.slots;
+    s.prefix_lookups = counts.lookups;
+    s.prefix_hits = counts.hits;
+    s.reused_tokens = counts.reused_tokens;
+    s.route = to_hex(loop_.route());
+    return s;
+  });
 }
 
 ForwardWork Core::forward_work(const ops::ForwardRows& forward) const {
@@ -204,6 +199,11 @@ ForwardWork Core::forward_work(const ops::ForwardRows& forward) const {
 
 Status Core::evaluate(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t)>& wanted,
                       const Engine::OnLogits& on_logits) {
+  return desk_.alone([&] { return evaluate_now(ids, wanted, on_logits); });
+}
+
+Status Core::evaluate_now(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t)>& wanted,
+                          const Engine::OnLogits& on_logits) {
   ADZE_TRY_STATUS(check_ids(ids));
   if (std::ssize(ids) > info().context) {
     return fail(ErrorCode::context_full,
@@ -212,9 +212,8 @@ Status Core::evaluate(std::span<const std::int32_t> ids, const std::function<boo
   }
   const std::int64_t row_bytes = static_cast<std::int64_t>(info().vocabulary) * 4;
   const std::int64_t most_wanted = std::max<std::int64_t>(limits::kMaxLogitBytesAtOnce / row_bytes, 1);
-  Sequence sequence = new_sequence();
-  sequence.ids.assign(ids.begin(), ids.end());
-  Stepper& stepper = loop_.stepper();
+  Sequence sequence{.ids = {ids.begin(), ids.end()}, .kv = cache_.open(parts_.root)};
+  Stepper stepper(*parts_.backend, parts_.max_batch_rows);
   while (sequence.waiting() > 0) {
     // As many rows as a batch holds, or up to the last wanted one whose logits still fit.
     int rows = 0;
@@ -224,7 +223,6 @@ Status Core::evaluate(std::span<const std::int32_t> ids, const std::function<boo
       if (wanted_rows > most_wanted) break;
       ++rows;
     }
-    make_room(sequence, sequence.kv.length() + rows);
     stepper.begin();
     ADZE_TRY([[maybe_unused]] const int added, stepper.add(sequence, rows, wanted));
     ADZE_TRY_STATUS(stepper.run());
@@ -236,8 +234,10 @@ Status Core::evaluate(std::span<const std::int32_t> ids, const std::function<boo
 Result<std::vector<Engine::LayerDump>> Core::dump_layers(std::span<const std::int32_t> ids) {
   ADZE_CHECK(parts_.plan != nullptr, "an engine without a plan");
   LayerRecorder recorder(*parts_.plan);
-  const Observing observing(*parts_.backend, recorder);
-  ADZE_TRY_STATUS(evaluate(ids, [](std::int64_t) { return true; }, [](std::int64_t, std::span<const float>) {}));
+  ADZE_TRY_STATUS(desk_.alone([&] {
+    const Observing observing(*parts_.backend, recorder);
+    return evaluate_now(ids, [](std::int64_t) { return true; }, [](std::int64_t, std::span<const float>) {});
+  }));
   return recorder.take();
 }
 
@@ -245,22 +245,26 @@ Result<std::vector<Engine::InputSquares>> Core::measure_inputs(std::span<const s
                                                                const std::function<bool(std::size_t)>& go_on) {
   ADZE_CHECK(parts_.plan != nullptr, "an engine without a plan");
   InputRecorder recorder(*parts_.plan);
-  const Observing observing(*parts_.backend, recorder);
   for (std::size_t i = 0; i < windows.size(); ++i) {
     // Nobody needs logits: an observed batch computes all of its rows in all layers.
-    ADZE_TRY_STATUS(
-        evaluate(windows[i], [](std::int64_t) { return false; }, [](std::int64_t, std::span<const float>) {}));
+    ADZE_TRY_STATUS(desk_.alone([&] {
+      const Observing observing(*parts_.backend, recorder);
+      return evaluate_now(windows[i], [](std::int64_t) { return false; }, [](std::int64_t, std::span<const float>) {});
+    }));
     ADZE_TRY_STATUS(recorder.check());
     if (go_on && !go_on(i + 1)) break;
   }
   return recorder.take();
 }
 
-Result<Request> Core::make_request(const GenerateOptions& options, std::uint64_t seed) {
+Result<AnswerSpec> Core::make_answer(const GenerateOptions& options, std::uint64_t seed) {
   sample::SamplerParameters parameters = to_parameters(options.sampling);
   parameters.seed = seed;
   const std::span<const std::int32_t> ends = parts_.tokenizer->end_of_generation();
-  if (options.ignore_eos) parameters.banned.assign(ends.begin(), ends.end());
+  parameters.banned = options.banned_ids;
+  parameters.allowed = options.allowed_ids;
+  if (options.ignore_eos) parameters.banned.insert(parameters.banned.end(), ends.begin(), ends.end());
+  if (options.top_logprobs >= 0) ADZE_TRY_STATUS(sample::check_top_log_probabilities(options.top_logprobs));
   if (options.sampling.dry_multiplier > 0) {
     ADZE_TRY(parameters.dry_breakers, dry_breakers(options.sampling.dry_sequence_breakers));
   }
@@ -270,14 +274,17 @@ Result<Request> Core::make_request(const GenerateOptions& options, std::uint64_t
   std::sort(stop_ids.begin(), stop_ids.end());
   ADZE_TRY(StopMatcher stops, StopMatcher::create(options.stop));
   ADZE_TRY(sample::Sampler sampler, sample::Sampler::create(std::move(parameters), info().vocabulary));
-  return Request{.sampler = std::move(sampler),
-                 .stops = std::move(stops),
-                 .stop_ids = std::move(stop_ids),
-                 .max_tokens = max_tokens,
-                 .hash_logits = options.hash_logits};
+  return AnswerSpec{.sampler = std::move(sampler),
+                    .stops = std::move(stops),
+                    .stop_ids = std::move(stop_ids),
+                    .max_tokens = max_tokens,
+                    .hash_logits = options.hash_logits,
+                    .top_logprobs = options.top_logprobs,
+                    .token_mask = options.token_mask};
 }
 
 Result<std::vector<std::int32_t>> Core::dry_breakers(const std::vector<std::string>& texts) {
+  const std::lock_guard lock(breakers_mutex_);
   if (texts != breaker_texts_) {
     ADZE_TRY(breaker_ids_, find_breakers(*parts_.tokenizer, texts));
     breaker_texts_ = texts;

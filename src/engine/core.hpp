@@ -1,9 +1,10 @@
-// What one loaded engine is made of, behind the API: model, backend, pages, the step loop, and what conversations
-// share.
+// What one loaded engine is made of, behind the API: model, backend, the memory of texts, the request loop and its
+// desk.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,10 +12,10 @@
 
 #include "adze/adze.hpp"
 #include "backend/backend.hpp"
-#include "cache/page_pool.hpp"
-#include "cache/slot_pool.hpp"
+#include "cache/kv_cache.hpp"
+#include "engine/desk.hpp"
 #include "engine/host.hpp"
-#include "engine/step_loop.hpp"
+#include "engine/request_loop.hpp"
 #include "ops/plan.hpp"
 #include "ops/work.hpp"
 #include "text/chat_template.hpp"
@@ -36,9 +37,17 @@ struct CoreParts {
   ModelInfo info;                 // vocabulary and context are read from it
   bool multiplies_bytes = false;  // quantised weights with int8 activations (backend::Compute::automatic)
   int max_batch_rows = 0;
-  std::int32_t pages = 0;  // what the backend was prepared with
-  std::int32_t slots = 0;  // the same; 0 for a model without recurrent layers
+  // What the backend was prepared with; 0 for layers that the model does not have.
+  std::int32_t pages = 0, sliding_pages = 0, slots = 0;
+  std::int64_t window = 0;  // of sliding layers
+  Digest root{};            // everything of model and settings that decides a bit of KV
+  int max_running = 0;      // requests side by side; 0: as many as the policy and the slots allow
+  std::unique_ptr<speculate::Drafter> drafter{};
+  speculate::CostTable costs = speculate::CostTable::built_in();
+  double draft_cost = 0;  // see speculate::Gate
 };
+
+std::vector<TokenLogprobs> public_logprobs(const std::vector<sample::LogProbabilities>& from);
 
 class Core {
  public:
@@ -46,19 +55,15 @@ class Core {
 
   const CoreParts& parts() const { return parts_; }
   const ModelInfo& info() const { return parts_.info; }
-  cache::PagePool& pool() { return pool_; }
-  cache::SlotPool& slots() { return slots_; }
+  Desk& desk() { return desk_; }
+  EngineStatistics statistics() const;
 
-  Sequence new_sequence();
-  // A sequence of a conversation may lose its computed positions whenever it is not the one that runs.
-  void add_idle(Sequence& sequence) { idle_.push_back(&sequence); }
-  void remove_idle(Sequence& sequence) { std::erase(idle_, &sequence); }
+  // Checks the requests and puts them in line; several are copies of one prompt, with seeds that count up. Errors:
+  // those of Engine::submit().
+  Result<std::vector<std::shared_ptr<Ticket>>> submit(adze::Request request, int copies);
+  // The whole of an answer, once its ticket has ended; `last` is its last event.
+  Result<Generation> finish(const Ticket& ticket, const RequestEvent& last) const;
 
-  // Makes `sequence` the prompt, computes what it has not, and answers. Errors: those of Conversation::say().
-  Result<Generation> generate(Sequence& sequence, std::vector<std::int32_t> prompt, const GenerateOptions& options,
-                              const OnText& on_text);
-  Result<std::vector<Generation>> generate_together(std::span<const std::vector<std::int32_t>> prompts,
-                                                    const GenerateOptions& options);
   ForwardWork forward_work(const ops::ForwardRows& forward) const;
   Status evaluate(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t)>& wanted,
                   const Engine::OnLogits& on_logits);
@@ -67,20 +72,31 @@ class Core {
                                                            const std::function<bool(std::size_t)>& go_on);
 
  private:
-  Result<Request> make_request(const GenerateOptions& options, std::uint64_t seed);
+  // The cache's view of the backend.
+  class Bytes final : public cache::Device {
+   public:
+    explicit Bytes(backend::Prepared& backend) : backend_(backend) {}
+    void copy_page(cache::Group group, std::int32_t from, std::int32_t to) override;
+    void copy_state(std::int32_t from, std::int32_t to) override { backend_.copy_state(from, to); }
+
+   private:
+    backend::Prepared& backend_;
+  };
+
+  Result<AnswerSpec> make_answer(const GenerateOptions& options, std::uint64_t seed);
   Result<std::vector<std::int32_t>> dry_breakers(const std::vector<std::string>& texts);
   Status check_ids(std::span<const std::int32_t> ids) const;
   Status check_prompt(std::span<const std::int32_t> ids, std::int64_t max_tokens) const;
-  // Room for all the prompts and their answers, side by side.
-  Status make_room_together(std::span<const std::vector<std::int32_t>> prompts, std::int64_t max_tokens);
-  // Takes pages and slots from idle sequences, the longest unused first, until `sequence` can grow to `length`.
-  void make_room(const Sequence& sequence, std::int64_t length);
+  // Alone at the desk.
+  Status evaluate_now(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t)>& wanted,
+                      const Engine::OnLogits& on_logits);
 
   CoreParts parts_;
-  cache::PagePool pool_;
-  cache::SlotPool slots_;
-  StepLoop loop_;
-  std::vector<Sequence*> idle_;             // the longest unused first
+  Bytes bytes_;
+  cache::KvCache cache_;
+  RequestLoop loop_;
+  Desk desk_;
+  std::mutex breakers_mutex_;
   std::vector<std::string> breaker_texts_;  // what breaker_ids_ was made from
   std::vector<std::int32_t> breaker_ids_;
 };

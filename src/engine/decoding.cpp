@@ -8,47 +8,61 @@
 
 namespace adze::engine {
 
-Decoding::Decoding(Sequence& sequence, Request request, std::shared_ptr<const text::Tokenizer> tokenizer,
+Decoding::Decoding(Sequence& sequence, AnswerSpec spec, std::shared_ptr<const text::Tokenizer> tokenizer,
                    std::int64_t context)
-    : sequence_(&sequence), request_(std::move(request)), context_(context), decoder_(std::move(tokenizer)) {
-  ADZE_CHECK(std::is_sorted(request_.stop_ids.begin(), request_.stop_ids.end()), "stop ids are not sorted");
-  if (request_.max_tokens == 0) {
+    : sequence_(&sequence), spec_(std::move(spec)), context_(context), decoder_(std::move(tokenizer)) {
+  ADZE_CHECK(std::is_sorted(spec_.stop_ids.begin(), spec_.stop_ids.end()), "stop ids are not sorted");
+  if (spec_.max_tokens == 0) {
     close(FinishReason::length);
     return;
   }
   ADZE_CHECK(sequence.waiting() > 0, "nothing to compute: the logits of the last token are gone");
-  const std::int64_t most = std::max<std::int64_t>(std::min(request_.max_tokens, context - sequence.length()), 0);
+  const std::int64_t most = std::max<std::int64_t>(std::min(spec_.max_tokens, context - sequence.length()), 0);
   ids_.reserve(static_cast<std::size_t>(most));
   sequence.ids.reserve(static_cast<std::size_t>(sequence.length() + most));
 }
 
-void Decoding::accept(const sample::Row& row, sample::Scratch& scratch) {
+std::int32_t Decoding::accept(const sample::Row& row, sample::Scratch& scratch) {
   ADZE_CHECK(!finished(), "a token after the end");
-  const auto token = request_.sampler.sample(row, sequence_->ids, sequence_->length(), scratch);
+  sample::SampleOptions how;
+  if (spec_.token_mask) {
+    mask_.assign(sample::mask_words(static_cast<int>(row.logits.size())), ~std::uint32_t{0});
+    spec_.token_mask(ids_, mask_);
+    how.mask = {mask_};
+  }
+  const auto token = spec_.sampler.sample(row, sequence_->ids, sequence_->length(), scratch, how);
   if (!token) {
     fail(token.error());
-    return;
+    return -1;
   }
   ++sampled_;
-  if (request_.hash_logits) row_digests_.push_back(digest(std::as_bytes(row.logits)));
-  if (std::binary_search(request_.stop_ids.begin(), request_.stop_ids.end(), *token)) {
+  if (spec_.hash_logits) row_digests_.push_back(digest(std::as_bytes(row.logits)));
+  if (std::binary_search(spec_.stop_ids.begin(), spec_.stop_ids.end(), *token)) {
     close(FinishReason::stop);
-    return;
+    return *token;
+  }
+  if (spec_.top_logprobs >= 0) {
+    sample::log_probabilities(row, *token, spec_.top_logprobs, scratch, log_probabilities_.emplace_back());
   }
   ids_.push_back(*token);
   sequence_->ids.push_back(*token);
-  if (request_.stops.feed(decoder_.push(*token), text_)) {
+  if (spec_.stops.feed(decoder_.push(*token), text_)) {
     finish_ = FinishReason::stop;
-    return;
+    return *token;
   }
-  if (sampled_ >= request_.max_tokens || sequence_->length() >= context_) close(FinishReason::length);
+  if (sampled_ >= spec_.max_tokens || sequence_->length() >= context_) close(FinishReason::length);
+  return *token;
+}
+
+std::int64_t Decoding::most_tokens_left() const {
+  return std::max<std::int64_t>(std::min(spec_.max_tokens - sampled_, context_ - sequence_->length()), 0);
 }
 
 // The end came from outside the text: a character that was begun is broken, and what a stop string might have swallowed
 // is text after all.
 void Decoding::close(FinishReason reason) {
   finish_ = reason;
-  if (!request_.stops.feed(decoder_.flush(), text_)) request_.stops.flush(text_);
+  if (!spec_.stops.feed(decoder_.flush(), text_)) spec_.stops.flush(text_);
 }
 
 void Decoding::fail(Error error) {
@@ -67,7 +81,7 @@ std::string_view Decoding::take_text() {
 }
 
 std::string Decoding::logits_hash() const {
-  if (!request_.hash_logits) return {};
+  if (!spec_.hash_logits) return {};
   return to_hex(digest(std::as_bytes(std::span(row_digests_))));
 }
 

@@ -7,19 +7,12 @@
 #include "base/limits.hpp"
 #include "engine/api_impl.hpp"
 #include "engine/memory.hpp"
+#include "engine/policy.hpp"
 #include "engine/tuning.hpp"
 #include "model/model.hpp"
 
 namespace adze::engine {
 namespace {
-
-// Rows of one forward. More reuse each weight that was loaded and unpacked, but scratch and the wait for other requests
-// grow with it. 96 are eight full tiles of the widest kernels.
-constexpr int kDefaultChunk = 96;
-
-// Sequences whose recurrent state is kept at the least: a conversation, and one that is asked something between its
-// turns.
-constexpr int kStateSlots = 2;
 
 // The context that automatic sizing leaves other programs: an eighth of what is available.
 std::uint64_t with_headroom(std::uint64_t available) { return available - available / 8; }
@@ -71,9 +64,9 @@ backend::PrepareOptions prepare_options(const LoadOptions& options, std::int64_t
   prepare.kernel_set = options.kernel_set;
   prepare.threads = options.threads;
   prepare.max_batch_rows =
-      static_cast<int>(std::min<std::int64_t>(options.chunk > 0 ? options.chunk : kDefaultChunk, context));
+      static_cast<int>(std::min<std::int64_t>(options.chunk > 0 ? options.chunk : policy::kChunk, context));
   prepare.max_pages = backend::pages_for(context);
-  prepare.max_slots = std::max(kStateSlots, options.sequences);
+  prepare.max_slots = (options.sequences > 0 ? options.sequences : policy::kStateSequences) + policy::kCheckpointSlots;
   return prepare;
 }
 
@@ -112,7 +105,7 @@ std::string describe_chunk(const LoadOptions& options, const FoundProfile& found
   }
   if (options.chunk > 0) return fmt::format("asked for: {}", what);
   return fmt::format("built-in: {} ({})", what,
-                     rows == kDefaultChunk ? "eight full tiles of the widest kernels" : "the whole context");
+                     rows == policy::kChunk ? "eight full tiles of the widest kernels" : "the whole context");
 }
 
 // The context that the memory allows, before anything is allocated. The weights are only mapped so far.
@@ -141,6 +134,18 @@ Result<std::shared_ptr<model::Model>> load_model(const std::filesystem::path& pa
     ADZE_TRY(model, model::Model::load(path, how));
   }
   return std::make_shared<model::Model>(std::move(model));
+}
+
+// Everything of model and settings that decides a bit of KV: what the plan was made of, and the kernels' numeric class.
+Digest cache_root(const model::Model& model, const backend::Prepared& backend) {
+  const ops::Plan& plan = model.plan();
+  std::string key = fmt::format("kv 1;{};{};{};{}", to_hex(model.weights().source_digest()),
+                                backend.schedule().numeric_class, backend::kPageTokens, plan.context_length);
+  for (const ops::RopeSpec& rope : plan.ropes) {
+    key += fmt::format(";{}", rope.magnitude);
+    for (const float frequency : rope.inverse_frequency) key += fmt::format(",{}", frequency);
+  }
+  return digest(key);
 }
 
 GenerateOptions default_options(const model::GenerationDefaults& defaults) {
@@ -206,7 +211,7 @@ Status choose_template(const model::Model& model, const LoadOptions& options, Co
 
 }  // namespace
 
-int default_chunk() { return kDefaultChunk; }
+int default_chunk() { return policy::kChunk; }
 
 Result<Loaded> load_for_tuning(const std::filesystem::path& path, const LoadOptions& options) {
   ADZE_TRY_STATUS(check(options));
@@ -243,7 +248,11 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   parts.max_batch_rows = prepare.max_batch_rows;
   parts.multiplies_bytes = prepare.compute == backend::Compute::automatic;
   parts.pages = static_cast<std::int32_t>(prepare.max_pages);
-  parts.slots = model->plan().state_layers.empty() ? 0 : prepare.max_slots;
+  parts.root = cache_root(*model, *parts.backend);
+  if (!model->plan().state_layers.empty()) {
+    parts.slots = prepare.max_slots;
+    parts.max_running = prepare.max_slots - policy::kCheckpointSlots;
+  }
   parts.defaults = default_options(model->generation_defaults());
   parts.template_time = options.template_time;
   const bool shrunk = options.context == 0 && context < model->hyperparameters().context_length;

@@ -320,15 +320,17 @@ TEST_F(RecurrentModel, ASecondTurnEqualsAFreshRun) {
   EXPECT_EQ(extended.statistics.reused_tokens, opening.statistics.prompt_tokens);
 
   auto fresh = engine.start_conversation().value();
-  const auto expected = fresh.say(first + second, options_of(0, 24), nullptr).value();
+  GenerateOptions cold = options_of(0, 24);
+  cold.reuse_prefix = false;
+  const auto expected = fresh.say(first + second, cold, nullptr).value();
   EXPECT_EQ(expected.statistics.reused_tokens, 0);
   EXPECT_EQ(extended.ids, expected.ids);
   EXPECT_EQ(extended.logits_hash, expected.logits_hash);
 
-  // The first one again, after its state has gone further: from the start.
+  // The first one again, after its state has gone further: from the copy before its last token.
   kept.set_messages({});
   const auto again = kept.say(first + second, options_of(0, 24), nullptr).value();
-  EXPECT_EQ(again.statistics.reused_tokens, 0);
+  EXPECT_EQ(again.statistics.prompt_tokens, 1);
   EXPECT_EQ(again.ids, expected.ids);
   EXPECT_EQ(again.logits_hash, expected.logits_hash);
 }
@@ -363,14 +365,13 @@ TEST(Together, EachAnswerIsThatOfTheTextAlone) {
   }
 }
 
-TEST(Together, WhatDoesNotFitIsRefusedWithTheNumbers) {
+TEST(Together, WhatDoesNotFitSideBySideWaits) {
   Engine engine = load(small_model(), {.context = 128});
-  const std::vector<std::vector<std::int32_t>> three(3, prompt_of(10, engine.info().vocabulary));
-  const auto refused = engine.generate_together(three, options_of(0, 4));
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::context_full);
-  EXPECT_NE(refused.error().message.find("192 positions side by side, but the context holds 128"), std::string::npos)
-      << refused.error().message;
+  const std::vector<std::vector<std::int32_t>> three(3, prompt_of(70, engine.info().vocabulary));
+  const auto together = engine.generate_together(three, options_of(0, 20));
+  ASSERT_TRUE(together) << together.error().message;
+  for (const Generation& answer : *together) EXPECT_EQ(answer.logits_hash, together->front().logits_hash);
+  EXPECT_EQ(engine.statistics().pages_in_use, 0);
   EXPECT_FALSE(engine.generate_together(std::vector<std::vector<std::int32_t>>{{1}, {}}, options_of(0, 4)));
   EXPECT_TRUE(engine.generate_together({}, options_of(0, 4))->empty());
 }

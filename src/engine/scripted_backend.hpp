@@ -19,7 +19,9 @@ struct ScriptedOptions {
   int vocabulary = 0;
   std::int64_t context = 0;
   int max_batch_rows = 256;
-  std::int32_t pages = 0;
+  std::int32_t pages = 0;          // of full layers; 0: it has none, and the function sees only the window
+  std::int32_t sliding_pages = 0;  // more: it has sliding layers too, with `window`
+  std::int64_t window = 0;
   std::int32_t slots = 0;  // more: behaves as a recurrent model, whose state only goes forward
 };
 
@@ -35,9 +37,12 @@ class ScriptedBackend final : public backend::Prepared {
   Status run(const backend::Batch& batch) override;
   std::span<const float> logits(int wanted) const override;
   void observe(backend::StepObserver* observer) override { observer_ = observer; }
+  void copy_page(backend::PageGroup group, std::int32_t from, std::int32_t to) override;
+  void copy_state(std::int32_t from, std::int32_t to) override;
 
   std::int64_t rows_run() const { return rows_run_; }
   std::int64_t runs() const { return runs_; }
+  std::int64_t copies() const { return copies_; }
   void fail_next_run(Error error) { failure_ = std::move(error); }
 
   // After a prompt of `prompt_length` tokens says `ids`, whatever was sampled meanwhile, then `end` for ever. Each
@@ -47,18 +52,29 @@ class ScriptedBackend final : public backend::Prepared {
   static Model noise(std::uint64_t seed);
 
  private:
-  std::int32_t& cell(const backend::SequencePages& sequence, std::int32_t position);
-  void move_state(const backend::SequencePages& sequence, const backend::Row& row);
+  struct State {
+    std::vector<std::int32_t> seen, log;
+  };
+
+  std::vector<std::int32_t>& cells(backend::PageGroup group) { return cells_[static_cast<std::size_t>(group)]; }
+  std::int32_t pages_of(backend::PageGroup group) const;
+  std::int32_t& cell(backend::PageGroup group, const backend::SequencePages& sequence, std::int32_t position);
+  void read(backend::PageGroup group, const backend::SequencePages& sequence, std::int32_t last,
+            std::vector<std::int32_t>& history);
+  void replay(const backend::Batch& batch);
+  void move_state(const backend::SequencePages& sequence, const backend::Row& row, int index);
+  void check_state(const backend::SequencePages& sequence, std::span<const std::int32_t> history) const;
 
   ScriptedOptions options_;
   Model model_;
   backend::Schedule schedule_;
-  std::vector<std::int32_t> cells_;  // [pages, kPageTokens]: the token at each position, -1 where nothing was stored
-  std::vector<std::vector<std::int32_t>> states_;  // [slots]: the tokens that each has seen
+  std::vector<std::int32_t> cells_[2];  // [pages, kPageTokens]: the token at each position, -1 where nothing was stored
+  std::vector<State> states_;           // [slots]: the tokens that each has seen, and its log
   std::vector<std::vector<float>> logits_;
   backend::StepObserver* observer_ = nullptr;
   std::int64_t rows_run_ = 0;
   std::int64_t runs_ = 0;
+  std::int64_t copies_ = 0;
   std::optional<Error> failure_;
 };
 

@@ -23,15 +23,18 @@ class Stepper {
 
   // Starts a new batch; what the last one computed is no longer readable.
   void begin();
+  int rows() const { return static_cast<int>(rows_.size()); }
   int free_rows() const { return max_rows_ - static_cast<int>(rows_.size()); }
-  // Adds the next waiting rows of a sequence, at most `limit`, after making room for them. `wants` says which
-  // positions' logits are wanted. A sequence is added once per batch and stays alive until run() has returned. Returns
-  // the number of rows added. Errors: out_of_memory (no pages or no slot left), and the batch is as before.
-  Result<int> add(Sequence& sequence, int limit, const Wants& wants);
-  // Computes the batch; its sequences' KV has grown by their rows. An empty batch does nothing. Errors: the backend's,
-  // and then no sequence has grown, and those with a recurrent state, which may have moved on, are computed from the
-  // start again.
+  // Adds the next waiting rows of a sequence, at most `limit`, and `draft` behind them if these are all that wait,
+  // after making room for them. `wants` says which positions' logits are wanted, of drafted ones all. A sequence is
+  // added once per batch and stays alive until run() has returned. Returns the number of waiting rows added. Errors:
+  // out_of_memory (no pages or no slot left), and the batch is as before.
+  Result<int> add(Sequence& sequence, int limit, const Wants& wants, std::span<const std::int32_t> draft = {});
+  // Computes the batch; its sequences have grown by their rows, without the drafted ones. An empty batch does nothing.
+  // Errors: the backend's, and then no sequence has grown, but those with a recurrent state may have lost it.
   Status run();
+  // After run(): the first `rows` drafted rows of the sequence belong to its text. Called for each that had any.
+  static void accept_draft(Sequence& sequence, int rows);
 
   // Of the last batch, in the order of adding.
   int wanted_count() const { return static_cast<int>(wanted_positions_.size()); }

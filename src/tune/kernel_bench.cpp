@@ -80,7 +80,7 @@ struct KernelBench::State {
     std::vector<backend::Row> batch;
     for (int i = 0; i < rows; ++i)
       batch.push_back({.token = i % kTokens, .sequence = 0, .position = position + i, .wants_logits = true});
-    const backend::SequencePages sequence{.pages = pages, .slot = 0};
+    const backend::SequencePages sequence{.full = pages, .slot = 0};
     return prepared->run({.rows = batch, .sequences = {&sequence, 1}});
   }
 };

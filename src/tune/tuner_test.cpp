@@ -34,6 +34,8 @@ class Formula final : public backend::Prepared {
   const backend::Schedule& schedule() const override { return schedule_; }
   backend::MemoryUse memory() const override { return {}; }
   std::span<const float> logits(int) const override { return {}; }
+  void copy_page(backend::PageGroup, std::int32_t, std::int32_t) override {}
+  void copy_state(std::int32_t, std::int32_t) override {}
   void observe(backend::StepObserver*) override {}
   std::vector<Candidates> candidates(Regime) const override {
     return {{Knob::threads, {4, 2, 1}},
@@ -46,7 +48,7 @@ class Formula final : public backend::Prepared {
   Status run(const backend::Batch& batch) override {
     const auto rows = static_cast<int>(batch.rows.size());
     const int last = batch.rows.back().position;
-    if (last / backend::kPageTokens >= static_cast<int>(batch.sequences[0].pages.size())) {
+    if (last / backend::kPageTokens >= static_cast<int>(batch.sequences[0].full.size())) {
       return fail(ErrorCode::invalid_argument, "a position outside its pages");
     }
     longest_ = std::max(longest_, last + 1);

@@ -19,7 +19,7 @@ Runner::Runner(const ops::Plan& plan, Options options) {
     pages_[static_cast<std::size_t>(page) % sequences].push_back(static_cast<std::int32_t>(page));
   }
   for (const auto& table : pages_) {  // slots backwards as well
-    tables_.push_back({table, options.sequences - 1 - static_cast<std::int32_t>(tables_.size())});
+    tables_.push_back({.full = table, .slot = options.sequences - 1 - static_cast<std::int32_t>(tables_.size())});
   }
 }
 

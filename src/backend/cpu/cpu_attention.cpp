@@ -33,7 +33,7 @@ void Attention::set_partition(const ops::Attend& step, const backend::Batch& bat
                               const std::byte** values) const {
   args.begin = partition * kPartition;
   args.count = std::min(kPartition, last + 1 - args.begin);
-  const auto pages = batch.sequences[static_cast<std::size_t>(sequence)].pages;
+  const auto pages = batch.sequences[static_cast<std::size_t>(sequence)].full;
   for (int i = 0; i < kPartitionPages && i * kPageTokens < args.count; ++i) {
     const std::int32_t page = pages[static_cast<std::size_t>(args.begin / kPageTokens + i)];
     keys[i] = kv_.keys(page, step.kv_layer, kv_head);

@@ -75,6 +75,11 @@ class CpuPrepared final : public backend::Prepared {
   const backend::Schedule& schedule() const override { return schedule_.described; }
   backend::MemoryUse memory() const override { return memory_; }
   void observe(backend::StepObserver* observer) override { observer_ = observer; }
+  void copy_page(backend::PageGroup group, std::int32_t from, std::int32_t to) override {
+    ADZE_CHECK(group == backend::PageGroup::full, "no layer is in group {}", static_cast<int>(group));
+    kv_.copy(from, to);
+  }
+  void copy_state(std::int32_t from, std::int32_t to) override { states_.copy(from, to); }
   backend::PackReport packs() const override { return packs_.store().report(); }
   void wait_for_packs(const backend::PackProgress& go_on) override { packs_.store().wait(go_on); }
   std::vector<backend::Candidates> candidates(backend::Regime regime) const override {

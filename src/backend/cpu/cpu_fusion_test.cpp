@@ -231,7 +231,8 @@ std::vector<float> run(const ops::Plan& plan, Compute compute, int threads, bool
                       .value();
   if (!fused) prepared->observe(&nothing);
   const std::int32_t pages[kSequences][kPages] = {{5, 2}, {0, 4}, {3, 1}};
-  const backend::SequencePages sequences[kSequences] = {{pages[0], 2}, {pages[1], 0}, {pages[2], 1}};
+  const backend::SequencePages sequences[kSequences] = {
+      {.full = pages[0], .slot = 2}, {.full = pages[1], .slot = 0}, {.full = pages[2], .slot = 1}};
   std::int32_t lengths[kSequences] = {};
   std::vector<float> all;
   struct Piece {

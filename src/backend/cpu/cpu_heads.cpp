@@ -17,7 +17,7 @@ struct Place {
 };
 Place place_of(const backend::Batch& batch, int row) {
   const backend::Row& r = batch.rows[static_cast<std::size_t>(row)];
-  const auto pages = batch.sequences[static_cast<std::size_t>(r.sequence)].pages;
+  const auto pages = batch.sequences[static_cast<std::size_t>(r.sequence)].full;
   return {pages[static_cast<std::size_t>(r.position / kPageTokens)], r.position % kPageTokens};
 }
 

@@ -90,7 +90,7 @@ struct Machine {
       for (const std::int32_t token : piece.tokens) {
         rows.push_back({token, static_cast<std::int32_t>(sequences.size()), position++, true});
       }
-      sequences.push_back({pages, piece.slot});
+      sequences.push_back({.full = pages, .slot = piece.slot});
     }
     return prepared->run({rows, sequences});
   }

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <utility>
 
 #include "base/check.hpp"
@@ -82,6 +83,12 @@ KvStore::KvStore(KvStore&& other) noexcept
       base_(std::exchange(other.base_, nullptr)),
       mapped_bytes_(std::exchange(other.mapped_bytes_, 0)),
       layers_(std::move(other.layers_)) {}
+
+void KvStore::copy(std::int32_t from, std::int32_t to) {
+  ADZE_CHECK(from >= 0 && from < pages_ && to >= 0 && to < pages_ && from != to, "page {} to {}", from, to);
+  const auto at = [&](std::int32_t page) { return base_ + static_cast<std::size_t>(page) * page_bytes_; };
+  std::memcpy(at(to), at(from), page_bytes_);
+}
 
 KvStore::~KvStore() {
   if (base_ != nullptr) ::munmap(base_, mapped_bytes_);

@@ -30,6 +30,8 @@ class KvStore {
   std::int64_t pages() const { return pages_; }
   std::size_t page_bytes() const { return page_bytes_; }
 
+  void copy(std::int32_t from, std::int32_t to);
+
   std::byte* keys(std::int32_t page, int layer, int kv_head) const {
     const Layer& l = layers_[static_cast<std::size_t>(layer)];
     return base_ + static_cast<std::size_t>(page) * page_bytes_ + l.keys +

@@ -1,6 +1,11 @@
 #include "backend/cpu/state_store.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "backend/cpu/kernel_table.hpp"
+#include "base/check.hpp"
 
 namespace adze::cpu {
 namespace {
@@ -40,6 +45,16 @@ Result<StateStore> StateStore::reserve(const ops::Plan& plan, int slots) {
     }
   }
   return store;
+}
+
+void StateStore::copy(std::int32_t from, std::int32_t to) {
+  ADZE_CHECK(from >= 0 && from < slots_ && to >= 0 && to < slots_ && from != to, "slot {} to {}", from, to);
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+    const State &source = at(from, static_cast<int>(layer)), &target = at(to, static_cast<int>(layer));
+    std::copy_n(source.inputs, input_count(layers_[layer]), target.inputs);
+    std::copy_n(source.memory, memory_count(layers_[layer]), target.memory);
+  }
+  set_length(to, length(from));
 }
 
 Status StateStore::move_on(const backend::Batch& batch) {

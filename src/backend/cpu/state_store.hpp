@@ -37,6 +37,8 @@ class StateStore {
   // invalid_argument, and nothing is noted.
   Status move_on(const backend::Batch& batch);
 
+  void copy(std::int32_t from, std::int32_t to);
+
   // Rows of its sequence that a slot has seen.
   std::int32_t length(std::int32_t slot) const { return lengths_[static_cast<std::size_t>(slot)]; }
   void set_length(std::int32_t slot, std::int32_t length) { lengths_[static_cast<std::size_t>(slot)] = length; }

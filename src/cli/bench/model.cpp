@@ -97,6 +97,14 @@ Result<double> measure(Engine& engine, const Case& what, std::string* logits_has
   std::vector<std::vector<std::int32_t>> texts;
   for (int i = 0; i < what.batch; ++i)
     texts.push_back(synthetic_text(std::max<std::int64_t>(what.depth, 1), vocabulary, 1u + static_cast<unsigned>(i)));
+  options.speculate = false;
+  options.reuse_prefix = what.depth > 1;
+  if (options.reuse_prefix) {  // the texts are computed before, so that all answers begin in one step
+    GenerateOptions before = options;
+    before.max_tokens = 1;
+    before.hash_logits = false;
+    ADZE_TRY([[maybe_unused]] const auto computed, engine.generate_together(texts, before));
+  }
   ADZE_TRY(const std::vector<Generation> answers, engine.generate_together(texts, options));
   if (logits_hash != nullptr) *logits_hash = answers.front().logits_hash;
   return answers.front().statistics.generate_rate() * what.batch;
@@ -146,7 +154,7 @@ Result<ExitCode> bench_model(Context& context) {
   }
   ADZE_TRY(const std::filesystem::path path, find_model(context, *name));
   ADZE_TRY(Engine engine,
-           load_engine_of(context, *name, {.positions = plan.most_positions, .sequences = plan.most_texts}));
+           load_engine_of(context, *name, {.positions = plan.most_positions, .sequences = 2 * plan.most_texts}));
   watch_interrupts();
   wait_for_packs(context, engine);
   Report report;
