@@ -132,6 +132,60 @@ TEST(NgramDrafter, ForgetsRequests) {
   drafter.verified(3, Tokens{1, 2}, 1);  // too late: nothing happens
 }
 
+// Texts of few tokens, drafts that are cut, verified in part, forgotten or proposed again: always as many as asked for
+// at most, and the same again from the same history.
+TEST(NgramDrafter, AnyHistoryGivesTheSameTwice) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const DraftRules rules = seed % 2 == 0 ? DraftRules::attention() : DraftRules::recurrent();
+    NgramDrafter one(rules);
+    NgramDrafter two(rules);
+    std::uint64_t count = 0;
+    const auto below = [&](std::uint64_t n) { return sample::mix64(seed * sample::kGolden + ++count) % n; };
+    const std::uint64_t vocabulary = 2 + below(30);
+    std::vector<Tokens> texts(3);
+    for (int step = 0; step < 300; ++step) {
+      const std::uint64_t request = below(3);
+      Tokens& text = texts[request];
+      const int most = static_cast<int>(1 + below(limits::kMaxDraft));
+      Tokens draft = propose(one, text, most, request);
+      ASSERT_EQ(draft, propose(two, text, most, request));
+      ASSERT_LE(std::ssize(draft), std::min(most, rules.longest));
+      draft.resize(below(draft.size() + 1));
+      const auto accepted = static_cast<std::ptrdiff_t>(below(draft.size() + 1));
+      text.insert(text.end(), draft.begin(), draft.begin() + accepted);
+      text.push_back(static_cast<std::int32_t>(below(vocabulary)));
+      if (!draft.empty()) {
+        for (NgramDrafter* d : {&one, &two}) d->verified(request, draft, static_cast<int>(accepted));
+      }
+      if (below(50) != 0) continue;
+      for (NgramDrafter* d : {&one, &two}) d->forget(request);
+      text.clear();
+    }
+  }
+}
+
+TEST(NgramDrafter, ATokenCostsLittle) {
+  const Tokens text = noise(40'000, 13, 6);
+  NgramDrafter drafter;
+  propose(drafter, Tokens(text.begin(), text.begin() + 30'000));
+  std::vector<DraftJob> jobs(1);
+  jobs[0].request = 1;
+  jobs[0].most = limits::kMaxDraft;
+  double best = 1e9;
+  for (std::size_t from = 30'000; from < 40'000; from += 1000) {
+    const auto start = std::chrono::steady_clock::now();
+    for (std::size_t n = from; n < from + 1000; ++n) {
+      jobs[0].text = std::span(text).first(n);
+      drafter.propose(jobs);
+      if (!jobs[0].draft.empty()) drafter.verified(1, jobs[0].draft, 0);
+    }
+    const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start;
+    best = std::min(best, spent.count() / 1000);
+  }
+  std::cout << "a token and a draft: " << best << " us\n";
+  EXPECT_LT(best, 100);  // a tripwire likewise
+}
+
 // Elsewhere the tables had no bound. And a prompt of 100,000 tokens must not be felt.
 TEST(NgramDrafter, LongTextsAreBoundedAndQuick) {
   const Tokens text = noise(100'000, 12, 3000);
