@@ -24,6 +24,10 @@ namespace adze {
 enum class ComputeType : std::uint8_t { automatic, f32 };             // f32: dequantise and multiply in float32
 enum class KvCacheType : std::uint8_t { automatic, f32, f16, q8_0 };  // automatic: f16 (f32 under ComputeType::f32)
 
+// Who guesses how an answer goes on, so that one forward can give several tokens (GenerateOptions::speculate). The answer
+// is the same with any of them. ngram: from the text itself; draft: a smaller model of the same vocabulary.
+enum class Speculation : std::uint8_t { off, ngram, draft };
+
 // Replaces what the file says about rotary embedding; unset fields keep it.
 struct RopeOverride {
   std::optional<std::string> scaling{};  // "none", "linear", "yarn", "llama3"
@@ -46,6 +50,8 @@ struct LoadOptions {
   // used where it is for another machine, build or model. Results are the same.
   std::filesystem::path profile_directory{};
   std::filesystem::path profile_file{};
+  Speculation speculation = Speculation::ngram;
+  std::filesystem::path draft_model{};  // for Speculation::draft
   RopeOverride rope{};
   std::optional<std::string> chat_template{};  // Jinja source instead of the model's own
   // Where weights in the order that kernels read fastest are kept between starts, and for all models together; empty:
@@ -190,6 +196,7 @@ struct ModelInfo {
   std::vector<std::string> notes;  // one line each: what a user should know about this model
   std::string profile;             // one line: the profile that is used, or why there is none
   std::string chunk;               // one line: the rows of a prompt's forwards, and who says so
+  std::string speculation;         // one line: who drafts, and whose costs decide
 };
 
 enum class PackState : std::uint8_t {
@@ -290,7 +297,8 @@ class Conversation {
 
 class Engine {
  public:
-  // Errors: not_found, not_a_model, corrupt_file, unsupported_*, out_of_memory (need, have, largest context that fits).
+  // Errors: not_found, not_a_model, corrupt_file, unsupported_*, out_of_memory (need, have, largest context that fits);
+  // invalid_argument for a draft model of another vocabulary.
   static Result<Engine> load(const std::filesystem::path& model, const LoadOptions& options);
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;

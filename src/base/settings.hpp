@@ -26,6 +26,8 @@ struct Settings {
   std::string compute = "auto";
   std::string cpu = "auto";
   std::int64_t chunk = 0;        // prompt rows per forward; 0: chosen
+  std::string speculation = "auto";  // auto: draft where a draft model is named, else ngram
+  std::string draft_model;
   std::string profile = "auto";  // auto: where adze tune keeps it, off: none, else a file
   bool mmap = true;
   bool mlock = false;
@@ -56,6 +58,9 @@ struct Settings {
   std::optional<std::int64_t> max_tokens;  // empty: until the end of the answer or of the context
   std::vector<std::string> stop;
   std::vector<std::string> stop_ids;
+  std::vector<std::string> allowed_ids;
+  std::vector<std::string> banned_ids;
+  std::optional<std::int64_t> top_logprobs;
   bool ignore_eos = false;
 
   // Chat.

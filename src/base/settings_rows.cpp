@@ -24,6 +24,11 @@ constexpr SettingRow kRows[] = {
      "Instruction set of the kernels: auto, or one that adze doctor lists"},
     {"chunk", &S::chunk, G::engine, "--chunk", "", "TOKENS",
      "Prompt tokens computed at once; 0 chooses. Never changes a result", 0, limits::kMaxBatchRows},
+    {"speculation", &S::speculation, G::engine, "--spec", "ADZE_SPEC", "auto|off|ngram|draft",
+     "Who guesses the next tokens, so that one pass can give several: the text itself, or a draft model. Never changes "
+     "a result"},
+    {"draft_model", &S::draft_model, G::engine, "--draft", "ADZE_DRAFT", "MODEL",
+     "A smaller model of the same vocabulary to draft with; auto then means draft"},
     {"profile", &S::profile, G::engine, "--profile", "ADZE_PROFILE", "FILE",
      "What adze tune found to be fastest: auto (where it is kept), off, or a file. Never changes a result"},
     {"mmap", &S::mmap, G::engine, "--no-mmap", "", "", "Read the model into memory instead of mapping the file"},
@@ -74,6 +79,11 @@ constexpr SettingRow kRows[] = {
      9223372036854775807.0},  // as clients send it for "no limit"; the context is one
     {"stop", &S::stop, G::ending, "--stop", "", "TEXT", "Stop before TEXT; may be repeated"},
     {"stop_ids", &S::stop_ids, G::ending, "--stop-id", "", "ID", "Stop at token ID; may be repeated"},
+    {"allowed_ids", &S::allowed_ids, G::sampling, "--allow-id", "", "ID",
+     "Sample only these token IDs; may be repeated"},
+    {"banned_ids", &S::banned_ids, G::sampling, "--ban-id", "", "ID", "Never sample token ID; may be repeated"},
+    {"top_logprobs", &S::top_logprobs, G::sampling, "--logprobs", "", "N",
+     "With --json: each token's log-probability and the N best ones beside it", 0, limits::kMaxTopLogprobs},
     {"ignore_eos", &S::ignore_eos, G::ending, "--ignore-eos", "", "", "Go on past the model's end-of-text tokens"},
 
     {"system", &S::system, G::chat, "--system", "", "TEXT", "The system message"},

@@ -86,6 +86,10 @@ LoadOptions load_options(const Settings& settings, const EngineNeeds& needs) {
   options.rope.scaling_factor = narrow(settings.rope_factor);
   options.rope.original_context = settings.rope_original_context;
   options.chat_template = needs.chat_template;
+  if (settings.speculation == "off") options.speculation = Speculation::off;
+  if (settings.speculation == "draft" || (settings.speculation == "auto" && !settings.draft_model.empty())) {
+    options.speculation = Speculation::draft;
+  }
   if (settings.packs == "auto") options.pack_directory = pack_directory(settings);
   options.pack_budget_bytes = static_cast<std::uint64_t>(settings.pack_budget * 1e9);
   if (settings.profile == "auto") {
@@ -102,7 +106,14 @@ Result<Engine> load_engine(const Context& context, const std::optional<std::stri
 
 Result<Engine> load_engine_of(const Context& context, const std::string& model, const EngineNeeds& needs) {
   ADZE_TRY(const std::filesystem::path path, find_model(context, model));
-  ADZE_TRY(Engine engine, Engine::load(path, load_options(context.settings(), needs)));
+  LoadOptions options = load_options(context.settings(), needs);
+  if (options.speculation == Speculation::draft) {
+    if (context.settings().draft_model.empty()) {
+      return fail(ErrorCode::invalid_argument, "--spec draft: there is no draft model", "Name one with --draft MODEL.");
+    }
+    ADZE_TRY(options.draft_model, find_model(context, context.settings().draft_model));
+  }
+  ADZE_TRY(Engine engine, Engine::load(path, options));
   for (const std::string& note : engine.info().notes) context.console.note(fmt::format("note: {}", note));
   return engine;
 }
@@ -141,10 +152,17 @@ Result<GenerateOptions> generate_options(const Engine& engine, const Settings& s
   }
   override_with(options.max_tokens, settings.max_tokens);
   options.stop = settings.stop;
-  for (const std::string& text : settings.stop_ids) {
-    ADZE_TRY(const std::vector<std::int32_t> ids, parse_ids(text, vocabulary));
-    options.stop_ids.insert(options.stop_ids.end(), ids.begin(), ids.end());
+  const std::pair<const std::vector<std::string>*, std::vector<std::int32_t>*> lists[] = {
+      {&settings.stop_ids, &options.stop_ids},
+      {&settings.allowed_ids, &options.allowed_ids},
+      {&settings.banned_ids, &options.banned_ids}};
+  for (const auto& [texts, all] : lists) {
+    for (const std::string& text : *texts) {
+      ADZE_TRY(const std::vector<std::int32_t> ids, parse_ids(text, vocabulary));
+      all->insert(all->end(), ids.begin(), ids.end());
+    }
   }
+  override_with(options.top_logprobs, settings.top_logprobs);
   options.ignore_eos = settings.ignore_eos;
   options.cancelled = interrupted;
   return options;
@@ -226,6 +244,11 @@ void print_statistics(const Context& context, const Engine& engine, const Genera
   context.console.note(line);
   if (!context.settings().verbose) return;
   context.console.note(fmt::format("seed {}", generation.seed));
+  if (s.drafted_tokens > 0) {
+    context.console.note(fmt::format("drafts: {} of {} tokens accepted, {:.2f} tokens per pass", s.accepted_tokens,
+                                     s.drafted_tokens,
+                                     static_cast<double>(s.generated_tokens) / static_cast<double>(s.forwards)));
+  }
   context.console.note(truth_line(context, engine, s));
 }
 
@@ -236,6 +259,7 @@ void print_verbose(Console& console, const Engine& engine, const GenerateOptions
   console.note(fmt::format("numbers {}; route {}", info.numeric_class, info.route_digest));
   console.note(describe_packs(engine.packs()));
   console.note(info.profile);
+  console.note(info.speculation);
   console.note(fmt::format("samplers {}", describe_sampling(options.sampling)));
 }
 
@@ -295,11 +319,26 @@ void write_generation(JsonWriter& json, const Generation& generation) {
       .field("seed", generation.seed);
   if (!generation.stop_match.empty()) json.field("stop", generation.stop_match);
   if (!generation.logits_hash.empty()) json.field("logits_hash", generation.logits_hash);
+  if (!generation.logprobs.empty()) {
+    json.key("logprobs").begin_array();
+    for (const TokenLogprobs& token : generation.logprobs) {
+      json.begin_object().field("id", token.drawn.id).field("logprob", token.drawn.logprob).key("top").begin_array();
+      for (const TokenLogprob& best : token.top) {
+        json.begin_object().field("id", best.id).field("logprob", best.logprob).end_object();
+      }
+      json.end_array().end_object();
+    }
+    json.end_array();
+  }
   json.key("timings")
       .begin_object()
       .field("prompt_tokens", s.prompt_tokens)
       .field("reused_tokens", s.reused_tokens)
+      .field("not_reused", s.not_reused)
       .field("generated_tokens", s.generated_tokens)
+      .field("drafted_tokens", s.drafted_tokens)
+      .field("accepted_tokens", s.accepted_tokens)
+      .field("forwards", s.forwards)
       .field("prompt_seconds", s.prompt_seconds)
       .field("generate_seconds", s.generate_seconds)
       .field("first_token_seconds", s.first_token_seconds)

@@ -42,7 +42,7 @@ struct CoreParts {
   std::int64_t window = 0;  // of sliding layers
   Digest root{};            // everything of model and settings that decides a bit of KV
   int max_running = 0;      // requests side by side; 0: as many as the policy and the slots allow
-  std::unique_ptr<speculate::Drafter> drafter{};
+  std::unique_ptr<speculate::Drafter> drafter{};  // null: nobody drafts
   speculate::CostTable costs = speculate::CostTable::built_in();
   double draft_cost = 0;  // see speculate::Gate
 };

@@ -6,6 +6,7 @@
 #include "backend/pack_directory.hpp"
 #include "base/limits.hpp"
 #include "engine/api_impl.hpp"
+#include "engine/draft_model.hpp"
 #include "engine/memory.hpp"
 #include "engine/policy.hpp"
 #include "engine/tuning.hpp"
@@ -243,6 +244,7 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   const std::int64_t context = model->plan().context_length;
   backend::PrepareOptions prepare = prepare_options(with_profile(options, found), context);
   prepare.packs = pack_options(options, model);
+  const backend::PrepareOptions draft_prepare = prepare_options(options, context);
   if (found.profile) prepare.choices = open_choices(*found.profile, options);
   ADZE_TRY(parts.backend, backend::prepare(model->plan(), prepare));
   parts.max_batch_rows = prepare.max_batch_rows;
@@ -253,11 +255,25 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
     parts.slots = prepare.max_slots;
     parts.max_running = prepare.max_slots - policy::kCheckpointSlots;
   }
+  ADZE_TRY(LoadedDrafter drafter, load_drafter(options,
+                                               {.tokenizer = *parts.tokenizer,
+                                                .vocabulary = model->plan().vocabulary_size,
+                                                .context = context,
+                                                .weight_bytes = parts.backend->memory().weight_bytes,
+                                                .recurrent = parts.slots > 0,
+                                                .sequences = parts.max_running},
+                                               draft_prepare));
+  parts.drafter = std::move(drafter.drafter);
+  parts.draft_cost = drafter.draft_cost;
+  parts.costs = cost_table(found.profile);
+  const std::string speculation =
+      fmt::format("{}; costs by {}", drafter.description, found.profile ? "the profile" : "the built-in table");
   parts.defaults = default_options(model->generation_defaults());
   parts.template_time = options.template_time;
   const bool shrunk = options.context == 0 && context < model->hyperparameters().context_length;
   parts.info = describe(*model, *parts.backend, shrunk);
   parts.info.profile = found.note;
+  parts.info.speculation = speculation;
   parts.info.chunk = describe_chunk(options, found, parts.max_batch_rows);
   if (found.refused) parts.info.notes.push_back(found.note);
   ADZE_TRY_STATUS(choose_template(*model, options, parts));

@@ -139,7 +139,18 @@ void RequestLoop::propose() {
   }
   if (jobs_.empty()) return;
   drafter_->propose(jobs_);
-  for (std::size_t i = 0; i < jobs_.size(); ++i) asking_[i]->draft = std::move(jobs_[i].draft);
+  // Now that it is known how many rows the others have.
+  int others = decoding - 1;
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    Live& live = *asking_[i];
+    live.draft = std::move(jobs_[i].draft);
+    if (live.draft.empty()) continue;
+    const int size =
+        live.gate.choose(options_.costs, others, static_cast<int>(live.draft.size()), live.sequence.kv.length());
+    live.gate_closed = size == 0;
+    live.draft.resize(static_cast<std::size_t>(size));
+    others += size;
+  }
 }
 
 RequestView RequestLoop::view_of(const Live& live) const {
