@@ -127,8 +127,9 @@ Result<Generation> Answer::wait() {
   return impl_->core->finish(*impl_->ticket, impl_->last);
 }
 
-Result<std::vector<Answer>> EngineImpl::submit(const std::shared_ptr<engine::Core>& core, Request request, int copies) {
-  ADZE_TRY(const auto tickets, core->submit(std::move(request), copies));
+Result<std::vector<Answer>> EngineImpl::submit(const std::shared_ptr<engine::Core>& core,
+                                               std::span<const Request> requests, int copies) {
+  ADZE_TRY(const auto tickets, core->submit(requests, copies));
   std::vector<Answer> answers;
   for (const std::shared_ptr<engine::Ticket>& ticket : tickets) {
     answers.push_back(Answer(std::make_unique<AnswerImpl>(AnswerImpl{.core = core, .ticket = ticket})));
@@ -137,12 +138,12 @@ Result<std::vector<Answer>> EngineImpl::submit(const std::shared_ptr<engine::Cor
 }
 
 Result<Answer> Engine::submit(Request request) {
-  ADZE_TRY(std::vector<Answer> answers, EngineImpl::submit(impl_->core, std::move(request), 1));
+  ADZE_TRY(std::vector<Answer> answers, EngineImpl::submit(impl_->core, {&request, 1}, 1));
   return std::move(answers.front());
 }
 
 Result<std::vector<Answer>> Engine::submit_copies(const Request& request, int copies) {
-  return EngineImpl::submit(impl_->core, request, copies);
+  return EngineImpl::submit(impl_->core, {&request, 1}, copies);
 }
 
 EngineStatistics Engine::statistics() const { return impl_->core->statistics(); }
@@ -152,7 +153,7 @@ Result<Generation> engine::generate(const std::shared_ptr<Core>& core, std::vect
   Request request;
   request.prompt = std::move(prompt);
   request.options = options;
-  ADZE_TRY(std::vector<Answer> answers, EngineImpl::submit(core, std::move(request), 1));
+  ADZE_TRY(std::vector<Answer> answers, EngineImpl::submit(core, {&request, 1}, 1));
   Answer& answer = answers.front();
   while (const auto piece = answer.next()) {
     if (!piece->text.empty() && on_text && !on_text(piece->text)) answer.cancel();
@@ -167,14 +168,12 @@ Result<Generation> Engine::generate(std::span<const std::int32_t> prompt, const 
 
 Result<std::vector<Generation>> Engine::generate_together(std::span<const std::vector<std::int32_t>> prompts,
                                                           const GenerateOptions& options) {
-  std::vector<Answer> answers;
-  for (const std::vector<std::int32_t>& prompt : prompts) {
-    Request request;
-    request.prompt = prompt;
-    request.options = options;
-    ADZE_TRY(Answer answer, submit(std::move(request)));
-    answers.push_back(std::move(answer));
+  std::vector<Request> requests(prompts.size());
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    requests[i].prompt = prompts[i];
+    requests[i].options = options;
   }
+  ADZE_TRY(std::vector<Answer> answers, EngineImpl::submit(impl_->core, requests, 1));
   std::vector<Generation> results;
   double first = 0, end = 0;
   for (Answer& answer : answers) {

@@ -17,7 +17,8 @@ struct EngineImpl {
 
   // An engine of given parts: what load() ends with, and what tests begin with.
   static Engine assemble(engine::CoreParts parts);
-  static Result<std::vector<Answer>> submit(const std::shared_ptr<engine::Core>& core, Request request, int copies);
+  static Result<std::vector<Answer>> submit(const std::shared_ptr<engine::Core>& core,
+                                            std::span<const Request> requests, int copies);
 };
 
 struct AnswerImpl {

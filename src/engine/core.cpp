@@ -95,11 +95,17 @@ Status Core::check_prompt(std::span<const std::int32_t> ids, std::int64_t max_to
               "shorten the prompt, or load the model with a larger context");
 }
 
-Result<std::vector<std::shared_ptr<Ticket>>> Core::submit(adze::Request request, int copies) {
+Result<std::vector<std::shared_ptr<Ticket>>> Core::submit(std::span<const adze::Request> requests, int copies) {
   if (copies < 1 || copies > policy::kMaxWaiting) {
     return fail(ErrorCode::invalid_argument,
                 fmt::format("{} answers to one prompt; 1 to {} are possible", copies, policy::kMaxWaiting));
   }
+  std::vector<Desk::Order> orders;
+  for (const adze::Request& request : requests) ADZE_TRY_STATUS(add_orders(request, copies, orders));
+  return desk_.submit(std::move(orders));
+}
+
+Status Core::add_orders(const adze::Request& request, int copies, std::vector<Desk::Order>& orders) {
   for (const auto& [name, seconds] : {std::pair("start_within_seconds", request.start_within_seconds),
                                       std::pair("finish_within_seconds", request.finish_within_seconds)}) {
     if (seconds && !(*seconds > 0)) {
@@ -113,7 +119,6 @@ Result<std::vector<std::shared_ptr<Ticket>>> Core::submit(adze::Request request,
     const Digest both[] = {parts_.root, digest(options.cache_salt)};
     root = digest(std::as_bytes(std::span(both)));
   }
-  std::vector<Desk::Order> orders;
   for (int i = 0; i < copies; ++i) {
     const std::uint64_t own_seed = seed + static_cast<std::uint64_t>(i);
     ADZE_TRY(AnswerSpec answer, make_answer(options, own_seed));
@@ -130,7 +135,7 @@ Result<std::vector<std::shared_ptr<Ticket>>> Core::submit(adze::Request request,
                       .cancelled = options.cancelled,
                       .copy = i > 0});
   }
-  return desk_.submit(std::move(orders));
+  return {};
 }
 
 Result<Generation> Core::finish(const Ticket& ticket, const RequestEvent& last) const {

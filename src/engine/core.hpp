@@ -39,9 +39,9 @@ struct CoreParts {
   int max_batch_rows = 0;
   // What the backend was prepared with; 0 for layers that the model does not have.
   std::int32_t pages = 0, sliding_pages = 0, slots = 0;
-  std::int64_t window = 0;  // of sliding layers
-  Digest root{};            // everything of model and settings that decides a bit of KV
-  int max_running = 0;      // requests side by side; 0: as many as the policy and the slots allow
+  std::int64_t window = 0;                        // of sliding layers
+  Digest root{};                                  // everything of model and settings that decides a bit of KV
+  int max_running = 0;                            // requests side by side; 0: as many as the policy and the slots allow
   std::unique_ptr<speculate::Drafter> drafter{};  // null: nobody drafts
   speculate::CostTable costs = speculate::CostTable::built_in();
   double draft_cost = 0;  // see speculate::Gate
@@ -58,9 +58,9 @@ class Core {
   Desk& desk() { return desk_; }
   EngineStatistics statistics() const;
 
-  // Checks the requests and puts them in line; several are copies of one prompt, with seeds that count up. Errors:
-  // those of Engine::submit().
-  Result<std::vector<std::shared_ptr<Ticket>>> submit(adze::Request request, int copies);
+  // Checks the requests and puts them in line together, each as often as `copies` says, with seeds that count up.
+  // Errors: those of Engine::submit(), and then none is in line.
+  Result<std::vector<std::shared_ptr<Ticket>>> submit(std::span<const adze::Request> requests, int copies);
   // The whole of an answer, once its ticket has ended; `last` is its last event.
   Result<Generation> finish(const Ticket& ticket, const RequestEvent& last) const;
 
@@ -83,6 +83,7 @@ class Core {
     backend::Prepared& backend_;
   };
 
+  Status add_orders(const adze::Request& request, int copies, std::vector<Desk::Order>& orders);
   Result<AnswerSpec> make_answer(const GenerateOptions& options, std::uint64_t seed);
   Result<std::vector<std::int32_t>> dry_breakers(const std::vector<std::string>& texts);
   Status check_ids(std::span<const std::int32_t> ids) const;

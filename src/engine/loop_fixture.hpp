@@ -61,13 +61,12 @@ class LoopBench final : public cache::Device {
   RequestSpec spec(std::vector<std::int32_t> prompt, AskOptions ask) const {
     std::vector<std::int32_t> ends(tokenizer->end_of_generation().begin(), tokenizer->end_of_generation().end());
     std::ranges::sort(ends);
-    return {.id = 0,
-            .prompt = std::move(prompt),
-            .answer = {.sampler = sample::Sampler::create(std::move(ask.sampling), tokenizer->size()).value(),
-                       .stops = StopMatcher::create(ask.stops).value(),
-                       .stop_ids = std::move(ends),
-                       .max_tokens = ask.max_tokens,
-                       .hash_logits = true}};
+    AnswerSpec answer{.sampler = sample::Sampler::create(std::move(ask.sampling), tokenizer->size()).value(),
+                      .stops = StopMatcher::create(ask.stops).value(),
+                      .stop_ids = std::move(ends),
+                      .max_tokens = ask.max_tokens,
+                      .hash_logits = true};
+    return {.id = 0, .prompt = std::move(prompt), .answer = std::move(answer), .root = {}};
   }
 
   struct Outcome {

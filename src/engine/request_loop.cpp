@@ -186,22 +186,27 @@ StepPlan RequestLoop::plan() {
                     .page_tokens = cache.page_tokens,
                     .window_pages = backend::pages_for(cache.window + options_.max_rows) + 1,
                     .max_rows = options_.max_rows,
-                    .max_running = options_.max_running};
+                    .max_running = options_.max_running,
+                    .may_admit = report_.preempted.empty()};
     for (const cache::Group group : cache::kEachGroup) {
       input.obtainable[cache::index_of(group)] = cache_.obtainable(group);
     }
     input.groups = {cache.full_pages > 0, cache.sliding_pages > 0};
     StepPlan plan = plan_step(input);
     note(plan);
-    if (plan.preempt == 0) return plan;
-    preempt(find(plan.preempt));
+    if (plan.preempt != 0) {
+      preempt(find(plan.preempt));
+    } else if (plan.admit != 0) {
+      admit(find(plan.admit));
+    } else {
+      return plan;
+    }
   }
 }
 
 // The route: what was planned, in order.
 void RequestLoop::note(const StepPlan& plan) {
-  note_.assign({step_, plan.preempt, plan.admit.size(), plan.rows.size()});
-  note_.insert(note_.end(), plan.admit.begin(), plan.admit.end());
+  note_.assign({step_, plan.preempt, plan.admit, plan.rows.size()});
   for (const PlannedRows& rows : plan.rows) {
     note_.insert(note_.end(), {rows.id, static_cast<std::uint64_t>(rows.rows), static_cast<std::uint64_t>(rows.draft)});
   }
@@ -227,6 +232,7 @@ void RequestLoop::preempt(Live& live) {
 void RequestLoop::admit(Live& live) {
   const bool resumes = live.state == RequestState::preempted;
   move(live, RequestState::running);
+  report_.admitted.push_back(live.id());
   const auto reuse = live.spec.reuse ? live.sequence.kv.attach(live.sequence.ids, live.sequence.length())
                                      : cache::Reuse{.why_not_more = cache::MissReason::new_prefix};
   if (resumes) {
@@ -263,7 +269,6 @@ void RequestLoop::step(double now, std::vector<RequestEvent>& events) {
   note_deadlines(now);
   propose();
   report_.plan = plan();
-  for (const RequestId id : report_.plan.admit) admit(find(id));
   for (const PlannedRows& planned : report_.plan.rows) add_rows(find(planned.id), planned);
   if (in_batch_.empty() && report_.plan.rows.empty()) fail_first_running();
   report_.rows = stepper_.rows();

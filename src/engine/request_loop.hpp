@@ -55,7 +55,7 @@ struct RequestEvent {
 struct StepReport {
   StepPlan plan;
   int rows = 0;  // computed, drafted ones included
-  std::vector<RequestId> preempted;
+  std::vector<RequestId> preempted, admitted;
 };
 
 struct LoopOptions {

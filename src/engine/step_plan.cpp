@@ -22,18 +22,16 @@ class Planner {
         std::ranges::any_of(in_.requests, [](const RequestView& r) { return computes_prompt(r) || may_start(r); });
     if (prompts_wait) left_ -= std::min(std::max(in_.max_rows / policy::kPromptShare, 1), in_.max_rows - 1);
     decode();
-    if (plan_.preempt != 0) return preempting();
+    if (plan_.preempt != 0) return {.preempt = plan_.preempt, .rows = {}};
     add_drafts();
     left_ = in_.max_rows - used_;
     go_on_with_prompts();
-    if (plan_.preempt != 0) return preempting();
-    admit();
+    if (plan_.preempt != 0) return {.preempt = plan_.preempt, .rows = {}};
+    if (const RequestId next = in_.may_admit ? admit() : 0; next != 0) return {.admit = next, .rows = {}};
     return std::move(plan_);
   }
 
  private:
-  StepPlan preempting() const { return {.preempt = plan_.preempt, .admit = {}, .rows = {}}; }
-
   PageCounts needs(const RequestView& request, std::int64_t rows) const {
     PageCounts pages{};
     for (std::size_t g = 0; g < cache::kGroups; ++g) {
@@ -142,38 +140,24 @@ class Planner {
     }
   }
 
-  // New requests while the whole of their text fits beside what the running ones will need next. The first in line
-  // that does not fit keeps its place.
-  void admit() {
-    PageCounts promised{};
-    int running = 0;
+  // The first in line, if the whole of its text fits beside what the running ones will need next, and there are rows
+  // for it. Nobody overtakes it.
+  RequestId admit() const {
+    const auto next = std::ranges::find_if(in_.requests, may_start);
+    const auto running = std::ranges::count_if(in_.requests, runs);
+    if (next == in_.requests.end() || left_ <= 0 || running >= in_.max_running) return 0;
+    if (in_.needs_slots && in_.obtainable_slots <= 0) return 0;
+    if (running == 0) return next->id;  // nobody will give more room
+    PageCounts wanted = wanted_for(*next, waiting_rows(*next) + 1);
     for (const RequestView& request : in_.requests) {
       if (!runs(request)) continue;
-      ++running;
-      const auto planned =
-          std::ranges::find(plan_.rows, request.id, &PlannedRows::id);  // its next pages are taken already
-      const std::int64_t rows = planned == plan_.rows.end() ? 0 : planned->rows + planned->draft;
-      const PageCounts all = wanted_for(request, waiting_rows(request) + in_.page_tokens);
-      const PageCounts now = needs(request, rows);
-      for (std::size_t g = 0; g < cache::kGroups; ++g) promised[g] += std::max<std::int64_t>(all[g] - now[g], 0);
+      const PageCounts more = wanted_for(request, waiting_rows(request) + in_.page_tokens);
+      for (std::size_t g = 0; g < cache::kGroups; ++g) wanted[g] += more[g];
     }
-    std::int32_t slots = in_.obtainable_slots;
-    for (const RequestView& request : in_.requests) {
-      if (runs(request) || request.waits_for_sibling) continue;
-      if (left_ <= 0 || running >= in_.max_running || (in_.needs_slots && slots <= 0)) return;
-      const PageCounts all = wanted_for(request, waiting_rows(request) + 1);
-      if (running > 0 && !fits_beside(all, promised)) return;
-      const std::int64_t rows = affordable(request, std::min<std::int64_t>(left_, waiting_rows(request)));
-      if (rows == 0) return;
-      plan_.admit.push_back(request.id);
-      plan_.rows.push_back({.id = request.id, .rows = static_cast<int>(rows)});
-      const PageCounts now = needs(request, rows);
-      take(now);
-      use_rows(rows);
-      for (std::size_t g = 0; g < cache::kGroups; ++g) promised[g] += std::max<std::int64_t>(all[g] - now[g], 0);
-      ++running;
-      --slots;
+    for (std::size_t g = 0; g < cache::kGroups; ++g) {
+      if (wanted[g] > in_.obtainable[g]) return 0;
     }
+    return next->id;
   }
 
   // Like needs(), but sliding layers never want more than their window.
@@ -182,13 +166,6 @@ class Planner {
     std::int64_t& sliding = pages[cache::index_of(cache::Group::sliding)];
     sliding = std::min(sliding, in_.window_pages);
     return pages;
-  }
-
-  bool fits_beside(const PageCounts& pages, const PageCounts& promised) const {
-    for (std::size_t g = 0; g < cache::kGroups; ++g) {
-      if (pages[g] + promised[g] > free_[g]) return false;
-    }
-    return true;
   }
 
   const StepInput& in_;

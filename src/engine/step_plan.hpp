@@ -48,6 +48,7 @@ struct StepInput {
   std::int64_t window_pages = 0;  // what a sliding group needs of a prompt at the most
   int max_rows = 0;
   int max_running = 0;
+  bool may_admit = true;  // not in a step that preempted somebody
 };
 
 struct PlannedRows {
@@ -57,10 +58,11 @@ struct PlannedRows {
   bool operator==(const PlannedRows&) const = default;
 };
 
+// One request to preempt, or one to admit, and nothing else: then the question is put again, with what that changed. Or
+// the rows to compute.
 struct StepPlan {
-  // Either one request to preempt, and nothing else: then the question is put again; or what runs.
   RequestId preempt = 0;
-  std::vector<RequestId> admit;   // in order; before any rows
+  RequestId admit = 0;
   std::vector<PlannedRows> rows;  // decoding requests first
   bool operator==(const StepPlan&) const = default;
 };

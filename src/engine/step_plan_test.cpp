@@ -48,24 +48,31 @@ TEST(StepPlan, PromptsGetAQuarterAndDecodersTakeTurns) {
   std::vector<RequestView> requests;
   for (RequestId id = 1; id <= 6; ++id) requests.push_back(decodes(id, 10, 0, id <= 3 ? 7 : 6));
   requests.push_back(waits(9, 100));
-  const StepPlan plan = plan_step(input(requests, 100, 4));
-  EXPECT_EQ(plan.rows, (std::vector<PlannedRows>{{4, 1, 0}, {5, 1, 0}, {6, 1, 0}, {9, 1, 0}}));
-  EXPECT_EQ(plan.admit, (std::vector<RequestId>{9}));
+  EXPECT_EQ(plan_step(input(requests, 100, 4)).admit, 9u);
+  requests.back().state = RequestState::running;
+  EXPECT_EQ(plan_step(input(requests, 100, 4)).rows,
+            (std::vector<PlannedRows>{{4, 1, 0}, {5, 1, 0}, {6, 1, 0}, {9, 1, 0}}));
 }
 
-TEST(StepPlan, AdmitsInOrderWhileTheWholePromptFits) {
+TEST(StepPlan, AdmitsTheFirstWhileItsWholePromptFits) {
   const RequestView requests[] = {decodes(1, 10), waits(2, 300), waits(3, 10)};
-  EXPECT_EQ(plan_step(input(requests, 6)).admit, (std::vector<RequestId>{2}));  // one page each for 1 and 3 stay
-  EXPECT_TRUE(plan_step(input(requests, 4)).admit.empty());                     // and 3 does not overtake 2
+  EXPECT_EQ(plan_step(input(requests, 6)).admit, 2u);  // five pages, and one for what 1 says next
+  EXPECT_EQ(plan_step(input(requests, 5)).admit, 0u);  // and 3 does not overtake 2
+  EXPECT_EQ(plan_step(input(requests, 5)).rows, (std::vector<PlannedRows>{{1, 1, 0}}));
   const RequestView first[] = {waits(2, 300)};
-  EXPECT_EQ(plan_step(input(first, 2)).rows, (std::vector<PlannedRows>{{2, 16, 0}}));  // nobody will give more room
+  EXPECT_EQ(plan_step(input(first, 2)).admit, 2u);  // nobody will give more room
   StepInput few = input(requests);
   few.max_running = 1;
-  EXPECT_TRUE(plan_step(few).admit.empty());
+  EXPECT_EQ(plan_step(few).admit, 0u);
   StepInput states = input(requests);
   states.needs_slots = true;
+  EXPECT_EQ(plan_step(states).admit, 0u);
   states.obtainable_slots = 1;
-  EXPECT_EQ(plan_step(states).admit, (std::vector<RequestId>{2}));
+  EXPECT_EQ(plan_step(states).admit, 2u);
+  states.may_admit = false;
+  EXPECT_EQ(plan_step(states).admit, 0u);
+  const RequestView full[] = {computes(1, 0, 100), waits(2, 5)};
+  EXPECT_EQ(plan_step(input(full)).admit, 0u);  // 1 takes all rows
 }
 
 TEST(StepPlan, TheNewestPromptGivesRoomThenTheNewestAnswer) {

@@ -60,7 +60,9 @@ Result<Plan> read_plan(const Arguments& arguments) {
     // Texts do not share pages.
     const std::int64_t text = std::max<std::int64_t>(what.depth, 1) + what.tokens;
     plan.most_texts = std::max(plan.most_texts, what.batch);
-    plan.most_positions = std::max(plan.most_positions, backend::pages_for(text) * backend::kPageTokens * what.batch);
+    // A page more of each: the end of its prompt is kept, and copied when the answer goes on.
+    plan.most_positions =
+        std::max(plan.most_positions, (backend::pages_for(text) + 1) * backend::kPageTokens * what.batch);
   }
   return plan;
 }
@@ -106,6 +108,14 @@ Result<double> measure(Engine& engine, const Case& what, std::string* logits_has
     ADZE_TRY([[maybe_unused]] const auto computed, engine.generate_together(texts, before));
   }
   ADZE_TRY(const std::vector<Generation> answers, engine.generate_together(texts, options));
+  // The rate is that of all texts side by side: they must have begun in one step.
+  const auto [first, last] =
+      std::ranges::minmax(answers, {}, [](const Generation& answer) { return answer.statistics.first_token_seconds; });
+  if (first.statistics.first_token_seconds != last.statistics.first_token_seconds) {
+    return fail(ErrorCode::out_of_memory,
+                fmt::format("{} texts of {} tokens do not fit side by side", what.batch, what.depth + what.tokens),
+                "ask for fewer or shorter ones");
+  }
   if (logits_hash != nullptr) *logits_hash = answers.front().logits_hash;
   return answers.front().statistics.generate_rate() * what.batch;
 }
