@@ -133,13 +133,13 @@ class Prepared {
 
   // Computes the batch and appends its K and V. Errors: invalid_argument (more rows than max_batch_rows, a token
   // outside the vocabulary, a position outside its pages or the plan's context, a slot that does not exist or stands
-  // elsewhere), non_finite (a wanted logit is NaN or infinite). Recurrent states have moved on unless the argument was
-  // invalid.
+  // elsewhere). Recurrent states have moved on unless the argument was invalid. A row whose logits are not finite is
+  // that row's trouble: whoever reads them looks.
   virtual Status run(const Batch& batch) = 0;
   // float32 [vocabulary] of the i-th row of the last batch that wanted logits; valid until the next run().
   virtual std::span<const float> logits(int wanted) const = 0;
   // The largest of each kLogitBlock of those logits, the last of fewer, for whoever looks for the best; empty where the
-  // backend does not have them.
+  // backend does not have them, or one of the logits is not finite.
   virtual std::span<const float> logit_maxima(int /*wanted*/) const { return {}; }
   virtual void observe(StepObserver* observer) = 0;  // nullptr: none
 

@@ -231,6 +231,14 @@ Status Core::evaluate_now(std::span<const std::int32_t> ids, const std::function
     stepper.begin();
     ADZE_TRY([[maybe_unused]] const int added, stepper.add(sequence, rows, wanted));
     ADZE_TRY_STATUS(stepper.run());
+    for (int i = 0; i < stepper.wanted_count(); ++i) {
+      if (!sample::is_finite(stepper.row(i))) {
+        return fail(ErrorCode::non_finite,
+                    fmt::format("the model produced a logit at position {} that is not a finite number",
+                                stepper.wanted_position(i)),
+                    "the model file may be damaged; `adze inspect` and a fresh download tell");
+      }
+    }
     for (int i = 0; i < stepper.wanted_count(); ++i) on_logits(stepper.wanted_position(i), stepper.logits(i));
   }
   return {};

@@ -36,6 +36,8 @@ Scratch::Scratch(int vocabulary, std::int64_t longest_history) : vocabulary_(sta
   candidates_.reserve(vocabulary_);
 }
 
+bool is_finite(const Row& row) { return scan_row(row).finite; }
+
 Result<Sampler> Sampler::create(SamplerParameters parameters, int vocabulary) {
   ADZE_TRY_STATUS(validate(parameters, vocabulary));
   Sampler sampler;

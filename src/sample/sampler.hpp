@@ -39,6 +39,9 @@ class Scratch {
   Candidates candidates_;
 };
 
+// Every logit of the row is finite; rows with maxima are known to be.
+bool is_finite(const Row& row);
+
 // What is asked of one position on top of the request's parameters.
 struct SampleOptions {
   TokenMask mask{};  // of exactly mask_words(vocabulary) words, or empty

@@ -36,7 +36,6 @@ struct Pass {
   std::vector<int> wanted;                // rows whose logits are wanted
   std::vector<backend::Row> needed_rows;  // these rows, once the others are dropped
   backend::Batch needed;                  // of them
-  std::atomic<bool> finite{true};
 };
 
 class CpuPrepared final : public backend::Prepared {
@@ -96,13 +95,13 @@ class CpuPrepared final : public backend::Prepared {
     }
     pass_.batch = &batch;
     pass_.rows = static_cast<int>(batch.rows.size());
-    pass_.finite.store(true, std::memory_order_relaxed);
     pass_.wanted.clear();
     for (int r = 0; r < pass_.rows; ++r) {
       if (batch.rows[static_cast<std::size_t>(r)].wants_logits) pass_.wanted.push_back(r);
     }
     logits_.resize(pass_.wanted.size() * static_cast<std::size_t>(plan_.vocabulary_size));
     maxima_.resize(pass_.wanted.size() * maxima_of_row());
+    not_finite_.assign(pass_.wanted.size(), 0);
     if (pass_.rows == 0) return {};
     enter_regime(batch);
     if (observer_ != nullptr) {
@@ -125,10 +124,6 @@ class CpuPrepared final : public backend::Prepared {
         }
       });
     }
-    if (!pass_.finite.load()) {
-      return fail(ErrorCode::non_finite, "the model produced a logit that is not a finite number",
-                  "the model file may be damaged; `adze inspect` and a fresh download tell");
-    }
     return {};
   }
 
@@ -140,6 +135,7 @@ class CpuPrepared final : public backend::Prepared {
 
   std::span<const float> logit_maxima(int wanted) const override {
     ADZE_CHECK(wanted >= 0 && static_cast<std::size_t>(wanted) < pass_.wanted.size(), "row {}", wanted);
+    if (not_finite_[static_cast<std::size_t>(wanted)] != 0) return {};
     return {maxima_.data() + static_cast<std::size_t>(wanted) * maxima_of_row(), maxima_of_row()};
   }
 
@@ -473,7 +469,8 @@ class CpuPrepared final : public backend::Prepared {
       if (s.softcap != 0.0f) table_.softcap(part, s.softcap, done.count());
       float* maxima =
           maxima_.data() + static_cast<std::size_t>(i) * maxima_of_row() + done.begin / backend::kLogitBlock;
-      if (!table_.block_maxima(part, done.count(), maxima)) pass_.finite.store(false, std::memory_order_relaxed);
+      if (table_.block_maxima(part, done.count(), maxima)) continue;
+      std::atomic_ref(not_finite_[static_cast<std::size_t>(i)]).store(1, std::memory_order_relaxed);
     }
     return {done.count(), plan_.vocabulary_size};
   }
@@ -548,8 +545,9 @@ class CpuPrepared final : public backend::Prepared {
   backend::StepObserver* observer_ = nullptr;
   std::vector<double>* seconds_ = nullptr;
   Pass pass_;
-  std::vector<float> logits_;  // [wanted][vocabulary]
-  std::vector<float> maxima_;  // [wanted][maxima_of_row()]
+  std::vector<float> logits_;             // [wanted][vocabulary]
+  std::vector<float> maxima_;             // [wanted][maxima_of_row()]
+  std::vector<std::uint8_t> not_finite_;  // [wanted]: one of the row's logits is not, and its maxima mean nothing
   std::vector<float> observed_;
 };
 
