@@ -54,6 +54,11 @@ struct Row {
 // Attention layers that read every position, and those that read only a window of the last ones, keep their pages apart
 // (docs/design/0018).
 enum class PageGroup : std::uint8_t { full, sliding };
+constexpr PageGroup page_group(const ops::KvLayer& layer) {
+  return layer.window == 0 ? PageGroup::full : PageGroup::sliding;
+}
+// Positions, its own included, that a row sees of the sliding layers: the largest of their windows. 0: there are none.
+int sliding_window(const ops::Plan& plan);
 
 // What one sequence's rows read and write. Its page tables: entry i holds positions [i * kPageTokens, (i + 1) *
 // kPageTokens); in `sliding` -1 stands for a page that no row of the batch sees any more. A group without layers needs

@@ -9,9 +9,10 @@
 
 namespace adze::backend {
 
-// Tokens within the vocabulary, positions within the context and their sequence's pages, pages among `pages`, at most
-// `max_rows` rows. Errors: invalid_argument, naming the value and its range.
-Status check_batch(const Batch& batch, const ops::Plan& plan, int max_rows, std::int64_t pages);
+// At most as many rows as the options say, tokens within the vocabulary, positions within the context and one behind
+// the other, each sequence's pages there as far as its rows see, and all among those that the options give. Errors:
+// invalid_argument, naming the value and its range.
+Status check_batch(const Batch& batch, const ops::Plan& plan, const PrepareOptions& options);
 
 // Numbers within their limits. Errors: invalid_argument, naming the number and its range.
 Status check_options(const PrepareOptions& options);

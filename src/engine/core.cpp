@@ -193,7 +193,8 @@ EngineStatistics Core::statistics() const {
 
 ForwardWork Core::forward_work(const ops::ForwardRows& forward) const {
   ADZE_CHECK(parts_.plan != nullptr, "an engine without a plan");
-  const double page = static_cast<double>(parts_.backend->memory().bytes_per_page);
+  const backend::MemoryUse memory = parts_.backend->memory();
+  const auto page = static_cast<double>(memory.bytes_per_page + memory.bytes_per_sliding_page);
   ops::Work work = ops::work_of(*parts_.plan, forward, page / backend::kPageTokens);
   if (!parts_.multiplies_bytes) work = ops::in_floats(work);
   return {.weight_bytes = work.weight_bytes,

@@ -75,22 +75,21 @@ Result<LoadedDrafter> load_drafter(const LoadOptions& options, const DraftTarget
   ADZE_TRY_STATUS(check_vocabulary(*tokenizer, target, options.draft_model));
   draft->weights().release_headers();
   const ops::Plan& plan = draft->plan();
-  prepare.max_pages = backend::pages_for(plan.context_length);
+  set_pages(plan, plan.context_length, target.sequences, prepare);
   prepare.max_slots = 2 * std::max(target.sequences, policy::kStateSequences);
   const backend::MemoryUse use = backend::estimate_memory(plan, prepare);
-  ADZE_TRY_STATUS(fit_context({.weights = use.weight_bytes,
-                               .scratch = use.scratch_bytes,
-                               .states = use.state_bytes_reserved,
-                               .bytes_per_page = use.bytes_per_page},
-                              plan.context_length, false, available_memory())
-                      .map([](std::int64_t) {}));
+  ADZE_TRY_STATUS(
+      fit_context(memory_need(use, prepare), plan.context_length, false, available_memory()).map([](std::int64_t) {}));
   ADZE_TRY(std::unique_ptr<backend::Prepared> backend, backend::prepare(plan, prepare));
-  const speculate::ModelDrafterOptions how{.cache = {.page_tokens = backend::kPageTokens,
-                                                     .full_pages = static_cast<std::int32_t>(prepare.max_pages),
-                                                     .slots = plan.state_layers.empty() ? 0 : prepare.max_slots},
-                                           .vocabulary = target.vocabulary,
-                                           .context = plan.context_length,
-                                           .max_rows = prepare.max_batch_rows};
+  const speculate::ModelDrafterOptions how{
+      .cache = {.page_tokens = backend::kPageTokens,
+                .full_pages = static_cast<std::int32_t>(use.bytes_per_page > 0 ? prepare.max_pages : 0),
+                .sliding_pages = static_cast<std::int32_t>(prepare.max_sliding_pages),
+                .slots = plan.state_layers.empty() ? 0 : prepare.max_slots,
+                .window = backend::sliding_window(plan)},
+      .vocabulary = target.vocabulary,
+      .context = plan.context_length,
+      .max_rows = prepare.max_batch_rows};
   const double share =
       static_cast<double>(use.weight_bytes) / static_cast<double>(std::max<std::uint64_t>(target.weight_bytes, 1));
   return LoadedDrafter{

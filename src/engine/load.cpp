@@ -50,7 +50,7 @@ model::ModelOptions model_options(const LoadOptions& options) {
           .context = options.context};
 }
 
-backend::PrepareOptions prepare_options(const LoadOptions& options, std::int64_t context) {
+backend::PrepareOptions prepare_options(const LoadOptions& options, const ops::Plan& plan) {
   backend::PrepareOptions prepare;
   switch (options.compute) {
     case ComputeType::automatic: prepare.compute = backend::Compute::automatic; break;
@@ -65,8 +65,8 @@ backend::PrepareOptions prepare_options(const LoadOptions& options, std::int64_t
   prepare.kernel_set = options.kernel_set;
   prepare.threads = options.threads;
   prepare.max_batch_rows =
-      static_cast<int>(std::min<std::int64_t>(options.chunk > 0 ? options.chunk : policy::kChunk, context));
-  prepare.max_pages = backend::pages_for(context);
+      static_cast<int>(std::min<std::int64_t>(options.chunk > 0 ? options.chunk : policy::kChunk, plan.context_length));
+  set_pages(plan, plan.context_length, options.sequences, prepare);
   prepare.max_slots = (options.sequences > 0 ? options.sequences : policy::kStateSequences) + policy::kCheckpointSlots;
   return prepare;
 }
@@ -112,11 +112,8 @@ std::string describe_chunk(const LoadOptions& options, const FoundProfile& found
 // The context that the memory allows, before anything is allocated. The weights are only mapped so far.
 Result<std::int64_t> choose_context(const model::Model& model, const LoadOptions& options) {
   const std::int64_t wanted = model.plan().context_length;
-  const backend::MemoryUse use = backend::estimate_memory(model.plan(), prepare_options(options, wanted));
-  const MemoryNeed need{.weights = use.weight_bytes,
-                        .scratch = use.scratch_bytes,
-                        .states = use.state_bytes_reserved,
-                        .bytes_per_page = use.bytes_per_page};
+  const backend::PrepareOptions prepare = prepare_options(options, model.plan());
+  const MemoryNeed need = memory_need(backend::estimate_memory(model.plan(), prepare), prepare);
   const std::uint64_t available = available_memory();
   const bool automatic = options.context == 0;
   return fit_context(need, wanted, automatic, automatic ? with_headroom(available) : available);
@@ -174,7 +171,7 @@ ModelInfo describe(const model::Model& model, const backend::Prepared& backend, 
   info.vocabulary = model.plan().vocabulary_size;
   info.numeric_class = backend.schedule().numeric_class;
   info.route_digest = to_hex(backend.schedule().route);
-  info.kv_bytes_per_token = memory.bytes_per_page / backend::kPageTokens;
+  info.kv_bytes_per_token = (memory.bytes_per_page + memory.bytes_per_sliding_page) / backend::kPageTokens;
   info.scratch_bytes = memory.scratch_bytes;
   info.weight_bytes = memory.weight_bytes;
   info.unused_tensors = model.weights().unused().size();
@@ -220,7 +217,7 @@ Result<Loaded> load_for_tuning(const std::filesystem::path& path, const LoadOpti
   FoundProfile unused;
   ADZE_TRY(loaded.model, load_model(path, options, unused));
   loaded.model->weights().release_headers();
-  loaded.prepare = prepare_options(options, loaded.model->plan().context_length);
+  loaded.prepare = prepare_options(options, loaded.model->plan());
   loaded.prepare.packs = pack_options(options, loaded.model);
   return loaded;
 }
@@ -242,14 +239,17 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
   // The vocabulary was read once, merges and all; the few pieces that are printed later come back one page at a time.
   model->weights().release_headers();
   const std::int64_t context = model->plan().context_length;
-  backend::PrepareOptions prepare = prepare_options(with_profile(options, found), context);
+  backend::PrepareOptions prepare = prepare_options(with_profile(options, found), model->plan());
   prepare.packs = pack_options(options, model);
-  const backend::PrepareOptions draft_prepare = prepare_options(options, context);
+  const backend::PrepareOptions draft_prepare = prepare_options(options, model->plan());
   if (found.profile) prepare.choices = open_choices(*found.profile, options);
   ADZE_TRY(parts.backend, backend::prepare(model->plan(), prepare));
   parts.max_batch_rows = prepare.max_batch_rows;
   parts.multiplies_bytes = prepare.compute == backend::Compute::automatic;
-  parts.pages = static_cast<std::int32_t>(prepare.max_pages);
+  const backend::MemoryUse memory = parts.backend->memory();
+  if (memory.bytes_per_page > 0) parts.pages = static_cast<std::int32_t>(prepare.max_pages);
+  parts.sliding_pages = static_cast<std::int32_t>(prepare.max_sliding_pages);
+  parts.window = backend::sliding_window(model->plan());
   parts.root = cache_root(*model, *parts.backend);
   if (!model->plan().state_layers.empty()) {
     parts.slots = prepare.max_slots;
@@ -259,7 +259,7 @@ Result<CoreParts> load_parts(const std::filesystem::path& path, const LoadOption
                                                {.tokenizer = *parts.tokenizer,
                                                 .vocabulary = model->plan().vocabulary_size,
                                                 .context = context,
-                                                .weight_bytes = parts.backend->memory().weight_bytes,
+                                                .weight_bytes = memory.weight_bytes,
                                                 .recurrent = parts.slots > 0,
                                                 .sequences = parts.max_running},
                                                draft_prepare));

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string_view>
 
-#include "backend/backend.hpp"
+#include "engine/policy.hpp"
 
 namespace adze::engine {
 namespace {
@@ -86,6 +86,21 @@ std::uint64_t address_space_left(const std::filesystem::path& root) {
   return limit.rlim_cur - std::min<std::uint64_t>(limit.rlim_cur, used);
 }
 
+// Of a context of so many pages, in both groups.
+std::uint64_t kv_bytes(const MemoryNeed& need, std::uint64_t pages) {
+  const std::uint64_t sliding = std::min(pages, static_cast<std::uint64_t>(need.max_sliding_pages));
+  return pages * need.bytes_per_page + sliding * need.bytes_per_sliding_page;
+}
+
+// The most pages, up to `wanted`, that `room` bytes hold.
+std::uint64_t fitting_pages(const MemoryNeed& need, std::uint64_t wanted, std::uint64_t room) {
+  if (kv_bytes(need, wanted) <= room) return wanted;
+  const auto most_sliding = static_cast<std::uint64_t>(need.max_sliding_pages);
+  const std::uint64_t both = room / (need.bytes_per_page + need.bytes_per_sliding_page);
+  if (both < most_sliding) return both;
+  return (room - most_sliding * need.bytes_per_sliding_page) / need.bytes_per_page;
+}
+
 }  // namespace
 
 std::uint64_t available_memory(const std::filesystem::path& root) {
@@ -94,21 +109,41 @@ std::uint64_t available_memory(const std::filesystem::path& root) {
   return std::min({machine, groups_leave(root), address_space_left(root)});
 }
 
+std::int64_t sliding_pages(int window, int texts, int rows) {
+  return texts * (backend::pages_for(std::int64_t{window} + rows) + 1);
+}
+
+void set_pages(const ops::Plan& plan, std::int64_t context, int sequences, backend::PrepareOptions& prepare) {
+  prepare.max_pages = backend::pages_for(context);
+  const int window = backend::sliding_window(plan);
+  const int texts = (sequences > 0 ? sequences : policy::kSlidingSequences) + policy::kKeptWindows;
+  prepare.max_sliding_pages =
+      window == 0 ? 0 : std::min(prepare.max_pages, sliding_pages(window, texts, prepare.max_batch_rows));
+}
+
+MemoryNeed memory_need(const backend::MemoryUse& use, const backend::PrepareOptions& prepare) {
+  return {.weights = use.weight_bytes,
+          .scratch = use.scratch_bytes,
+          .states = use.state_bytes_reserved,
+          .bytes_per_page = use.bytes_per_page,
+          .bytes_per_sliding_page = use.bytes_per_sliding_page,
+          .max_sliding_pages = prepare.max_sliding_pages};
+}
+
 Result<std::int64_t> fit_context(const MemoryNeed& need, std::int64_t wanted, bool may_shrink,
                                  std::uint64_t available) {
   const std::uint64_t working = need.scratch + need.states;
   const std::uint64_t fixed = need.weights + working;
-  const auto page_tokens = static_cast<std::uint64_t>(backend::kPageTokens);
-  const std::uint64_t wanted_pages = (static_cast<std::uint64_t>(wanted) + page_tokens - 1) / page_tokens;
+  const auto wanted_pages = static_cast<std::uint64_t>(backend::pages_for(wanted));
   const std::uint64_t room = available - std::min(available, fixed);
-  const std::uint64_t pages = need.bytes_per_page == 0 ? wanted_pages : room / need.bytes_per_page;
+  const std::uint64_t pages = fitting_pages(need, wanted_pages, room);
   if (pages >= wanted_pages) return wanted;
-  const auto largest = static_cast<std::int64_t>(pages * page_tokens);
+  const auto largest = static_cast<std::int64_t>(pages) * backend::kPageTokens;
   if (may_shrink && pages > 0) return largest;
   const std::string what = fmt::format(
       "a context of {} tokens needs {} ({} of weights, {} of KV cache, {} of working memory), but {} is available",
-      wanted, format_bytes(fixed + wanted_pages * need.bytes_per_page), format_bytes(need.weights),
-      format_bytes(wanted_pages * need.bytes_per_page), format_bytes(working), format_bytes(available));
+      wanted, format_bytes(fixed + kv_bytes(need, wanted_pages)), format_bytes(need.weights),
+      format_bytes(kv_bytes(need, wanted_pages)), format_bytes(working), format_bytes(available));
   if (pages == 0) {
     return fail(ErrorCode::out_of_memory, what, "no context fits: free memory, or take a smaller model");
   }

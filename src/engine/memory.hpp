@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
 
+#include "backend/backend.hpp"
 #include "base/result.hpp"
 
 namespace adze::engine {
@@ -20,7 +22,20 @@ struct MemoryNeed {
   std::uint64_t scratch = 0;
   std::uint64_t states = 0;  // recurrent ones, all slots
   std::uint64_t bytes_per_page = 0;
+  std::uint64_t bytes_per_sliding_page = 0;
+  // Of sliding layers, in a long context; in a shorter one there is one for each page of full layers.
+  std::int64_t max_sliding_pages = std::numeric_limits<std::int64_t>::max();
 };
+
+// Pages of sliding layers for `texts` that run or are kept, each grown by at most `rows` at a time: its window, the
+// rows, and what does not lie at a page's edge.
+std::int64_t sliding_pages(int window, int texts, int rows);
+
+// Pages for `context` positions in all, and of sliding layers for the windows of `sequences` that run (0: as many as
+// the policy says) and of what is kept, where those are fewer. prepare.max_batch_rows is set.
+void set_pages(const ops::Plan& plan, std::int64_t context, int sequences, backend::PrepareOptions& prepare);
+
+MemoryNeed memory_need(const backend::MemoryUse& use, const backend::PrepareOptions& prepare);
 
 // The context to load with, in positions: `wanted` when it fits into `available` bytes; when `may_shrink`, the largest
 // one that fits and is at least one page. Errors: out_of_memory with need, have, and the largest context that fits.

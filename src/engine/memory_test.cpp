@@ -77,6 +77,35 @@ TEST(Memory, FitsTheContext) {
   }
 }
 
+// 10 pages for the windows of sliding layers, however long the context.
+TEST(Memory, FitsTheContextOfSlidingLayers) {
+  const MemoryNeed need{.bytes_per_page = kMiB, .bytes_per_sliding_page = 3 * kMiB, .max_sliding_pages = 10};
+  EXPECT_EQ(fit_context(need, 64 * 1000, false, 1030 * kMiB).value(), 64 * 1000);
+  EXPECT_EQ(fit_context(need, 64 * 1000, true, 1029 * kMiB).value(), 64 * 999);
+  EXPECT_EQ(fit_context(need, 64 * 1000, true, 43 * kMiB).value(), 64 * 13);
+  EXPECT_EQ(fit_context(need, 64 * 1000, true, 40 * kMiB).value(), 64 * 10);
+  EXPECT_EQ(fit_context(need, 64 * 1000, true, 39 * kMiB).value(), 64 * 9);
+  EXPECT_FALSE(fit_context(need, 64 * 1000, true, 3 * kMiB));
+  const MemoryNeed only_sliding{.bytes_per_sliding_page = kMiB, .max_sliding_pages = 10};
+  EXPECT_EQ(fit_context(only_sliding, 64 * 1000, true, 10 * kMiB).value(), 64 * 1000);
+  EXPECT_EQ(fit_context(only_sliding, 64 * 1000, true, 9 * kMiB).value(), 64 * 9);
+}
+
+TEST(Memory, PagesOfWindows) {
+  ops::Plan plan;
+  plan.kv_layers = {{1, 64, 0}, {1, 64, 500}, {1, 64, 100}};
+  backend::PrepareOptions prepare{.max_batch_rows = 96};
+  set_pages(plan, 100'000, 2, prepare);
+  EXPECT_EQ(prepare.max_pages, 1563);
+  // 500 + 96 positions lie in 10 pages, 11 where they begin inside one; of 2 texts and 8 that are kept
+  EXPECT_EQ(prepare.max_sliding_pages, 11 * 10);
+  set_pages(plan, 640, 2, prepare);
+  EXPECT_EQ(prepare.max_sliding_pages, 10);
+  plan.kv_layers.resize(1);
+  set_pages(plan, 640, 2, prepare);
+  EXPECT_EQ(prepare.max_sliding_pages, 0);
+}
+
 TEST(Memory, FormatsBytes) {
   EXPECT_EQ(format_bytes(0), "0 bytes");
   EXPECT_EQ(format_bytes(5 * 1024), "5.0 KiB");

@@ -155,6 +155,10 @@ std::string plan_text(const ModelInfo& info, const ops::Plan& plan, const backen
   out += fmt::format("memory: weights {}, working {}, KV {} per token ({} for the context of {})",
                      format_bytes(memory.weight_bytes), format_bytes(memory.scratch_bytes),
                      format_bytes(info.kv_bytes_per_token), format_bytes(memory.kv_bytes_reserved), info.context);
+  if (memory.bytes_per_sliding_page > 0) {
+    out += fmt::format(", of that {} per token of the windows of sliding layers",
+                       format_bytes(memory.bytes_per_sliding_page / backend::kPageTokens));
+  }
   if (memory.packed_bytes > 0) out += fmt::format(", packed weights {}", format_bytes(memory.packed_bytes));
   if (memory.bytes_per_slot > 0) out += fmt::format(", recurrent state {}", format_bytes(memory.bytes_per_slot));
   out += '\n';
@@ -210,6 +214,7 @@ std::string plan_json(const ModelInfo& info, const ops::Plan& plan, const backen
                     {"packed_bytes", memory.packed_bytes},
                     {"scratch_bytes", memory.scratch_bytes},
                     {"bytes_per_page", memory.bytes_per_page},
+                    {"bytes_per_sliding_page", memory.bytes_per_sliding_page},
                     {"page_tokens", backend::kPageTokens},
                     {"kv_bytes_reserved", memory.kv_bytes_reserved},
                     {"bytes_per_slot", memory.bytes_per_slot},

@@ -25,6 +25,11 @@ inline constexpr int kCheckpointSlots = 4;
 // Sequences with a recurrent state that run side by side, where LoadOptions::sequences says nothing.
 inline constexpr int kStateSequences = 2;
 
+// Texts whose windows have pages of sliding layers of their own: so many that run, where LoadOptions::sequences says
+// nothing, and so many ends of texts that are kept. More of either have to share these.
+inline constexpr int kSlidingSequences = 8;
+inline constexpr int kKeptWindows = 8;
+
 // How often a thread that waits for an event made by another looks whether its request was cancelled, in seconds.
 inline constexpr double kCancelPollSeconds = 0.02;
 

@@ -120,7 +120,7 @@ Result<TuneReport> tune_model(const std::filesystem::path& path, const LoadOptio
   const ops::Plan& plan = loaded.model->plan();
   ADZE_TRY(tune::Subject subject, engine::subject_of(options, *loaded.model));
   const auto positions = static_cast<int>(std::min<std::int64_t>(engine::kPositions, plan.context_length));
-  loaded.prepare.max_pages = backend::pages_for(positions);
+  loaded.prepare.max_pages = loaded.prepare.max_sliding_pages = backend::pages_for(positions);
   loaded.prepare.max_batch_rows = std::min(loaded.prepare.max_batch_rows, positions);
   ADZE_TRY(const std::unique_ptr<backend::Prepared> prepared, backend::prepare(plan, loaded.prepare));
 

@@ -37,7 +37,7 @@ Result<double> Workload::run(int rows, int first_wanted) {
   for (int r = 0; r < rows; ++r) {
     rows_.push_back({token_at(at_ + r, plan_.vocabulary_size), 0, at_ + r, r >= first_wanted});
   }
-  const backend::SequencePages sequence{.full = pages_};
+  const backend::SequencePages sequence{.full = pages_, .sliding = pages_};
   const double begin = now_();
   ADZE_TRY_STATUS(prepared_.run({rows_, {&sequence, 1}}));
   const double seconds = now_() - begin;

@@ -7,7 +7,8 @@ namespace adze::test {
 
 Runner::Runner(const ops::Plan& plan, Options options) {
   const auto sequences = static_cast<std::size_t>(options.sequences);
-  options.prepare.max_pages = backend::pages_for(options.positions) * options.sequences;
+  options.prepare.max_pages = options.prepare.max_sliding_pages =
+      backend::pages_for(options.positions) * options.sequences;
   options.prepare.max_slots = options.sequences;
   auto prepared = backend::prepare(plan, options.prepare);
   if (!prepared) throw std::runtime_error(prepared.error().message);
@@ -19,7 +20,8 @@ Runner::Runner(const ops::Plan& plan, Options options) {
     pages_[static_cast<std::size_t>(page) % sequences].push_back(static_cast<std::int32_t>(page));
   }
   for (const auto& table : pages_) {  // slots backwards as well
-    tables_.push_back({.full = table, .slot = options.sequences - 1 - static_cast<std::int32_t>(tables_.size())});
+    tables_.push_back(
+        {.full = table, .sliding = table, .slot = options.sequences - 1 - static_cast<std::int32_t>(tables_.size())});
   }
 }
 

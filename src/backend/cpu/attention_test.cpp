@@ -26,7 +26,8 @@ class AttentionTest : public ::testing::TestWithParam<Case> {
     std::mt19937 random(7);
     std::normal_distribution<float> normal(0.0f, 1.0f);
     plan_.kv_layers.push_back({1, c.head_size, c.window});
-    store_.emplace(KvStore::reserve(plan_, c.format, (c.context + kPageTokens - 1) / kPageTokens).value());
+    const std::int64_t pages = backend::pages_for(c.context);
+    store_.emplace(KvStore::reserve(plan_, c.format, pages, pages).value());
     keys_.resize(static_cast<std::size_t>(c.context * c.head_size));
     values_.resize(keys_.size());
     for (float& x : keys_) x = normal(random);

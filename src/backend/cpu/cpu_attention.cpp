@@ -29,12 +29,13 @@ AttendArgs Attention::basic_args(const ops::Attend& step, int member) const {
 }
 
 void Attention::set_partition(const ops::Attend& step, const backend::Batch& batch, int sequence, int kv_head,
-                              int partition, int last, AttendArgs& args, const std::byte** keys,
+                              int partition, const Span& seen, AttendArgs& args, const std::byte** keys,
                               const std::byte** values) const {
   args.begin = partition * kPartition;
-  args.count = std::min(kPartition, last + 1 - args.begin);
-  const auto pages = batch.sequences[static_cast<std::size_t>(sequence)].full;
-  for (int i = 0; i < kPartitionPages && i * kPageTokens < args.count; ++i) {
+  args.count = std::min(kPartition, seen.last + 1 - args.begin);
+  args.first_page = std::max(seen.first - args.begin, 0) / kPageTokens;
+  const auto pages = kv_.table(batch.sequences[static_cast<std::size_t>(sequence)], step.kv_layer);
+  for (int i = args.first_page; i < kPartitionPages && i * kPageTokens < args.count; ++i) {
     const std::int32_t page = pages[static_cast<std::size_t>(args.begin / kPageTokens + i)];
     keys[i] = kv_.keys(page, step.kv_layer, kv_head);
     values[i] = kv_.values(page, step.kv_layer, kv_head);
@@ -42,7 +43,8 @@ void Attention::set_partition(const ops::Attend& step, const backend::Batch& bat
   args.key_pages = keys;
   args.value_pages = values;
   const auto next = static_cast<std::size_t>((partition + 1) * kPartitionPages);
-  args.next_keys = args.begin + kPartition <= last ? kv_.keys(pages[next], step.kv_layer, kv_head) : keys[0];
+  args.next_keys =
+      args.begin + kPartition <= seen.last ? kv_.keys(pages[next], step.kv_layer, kv_head) : keys[args.first_page];
 }
 
 void Attention::finish_head(const ops::Attend& step, int head, float* state, float maximum, float denominator,
@@ -129,8 +131,8 @@ void Attention::run_partition(const Work& work, int row, int first_head, int hea
   const Span span = visible(step, of);
   const std::byte *keys[kPartitionPages], *values[kPartitionPages];
   AttendArgs args = basic_args(step, member);
-  set_partition(step, work.batch, of.sequence, first_head / (step.heads / step.kv_heads), partition, span.last, args,
-                keys, values);
+  set_partition(step, work.batch, of.sequence, first_head / (step.heads / step.kv_heads), partition, span, args, keys,
+                values);
   float maximum[kMaxQueries], denominator[kMaxQueries];
   args.queries = heads;
   args.maximum = maximum;
@@ -232,7 +234,7 @@ void Attention::run_tile(const Work& work, int first_row, int rows, int kv_head,
     std::fill_n(scratch.running, queries * padded, 0.0f);
     for (int partition = whole.first_partition; partition < whole.end_partition; ++partition) {
       const std::byte *keys[kPartitionPages], *values[kPartitionPages];
-      set_partition(step, batch, last_row.sequence, kv_head, partition, whole.last, args, keys, values);
+      set_partition(step, batch, last_row.sequence, kv_head, partition, whole, args, keys, values);
       table_.attend(args);
       for (int q = 0; q < queries; ++q) {
         table_.merge(scratch.running + q * padded, &maximum[q], &denominator[q], scratch.part + q * padded,

@@ -52,9 +52,9 @@ class Attention {
   static int tile_end(const ops::Attend& step, const backend::Batch& batch, int first);
   void run_many(const Work& work, int member) const;
   void run_tile(const Work& work, int first_row, int rows, int kv_head, int member) const;
-  // Fills pages and the position range of a partition that ends no later than `last`.
+  // Fills the position range of a partition, of which rows see `seen`, and the pages that hold some of that.
   void set_partition(const ops::Attend& step, const backend::Batch& batch, int sequence, int kv_head, int partition,
-                     int last, AttendArgs& args, const std::byte** keys, const std::byte** values) const;
+                     const Span& seen, AttendArgs& args, const std::byte** keys, const std::byte** values) const;
   AttendArgs basic_args(const ops::Attend& step, int member) const;
   void finish_head(const ops::Attend& step, int head, float* state, float maximum, float denominator, float* out) const;
 

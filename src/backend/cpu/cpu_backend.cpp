@@ -67,17 +67,15 @@ class CpuPrepared final : public backend::Prepared {
         scratch_bytes(schedule_, plan_, options_.max_batch_rows, options_.threads) + DeltaNet::packed_bytes(plan_);
     memory_.bytes_per_slot = states_.slot_bytes();
     memory_.state_bytes_reserved = states_.slot_bytes() * static_cast<std::uint64_t>(states_.slots());
-    memory_.bytes_per_page = kv_.page_bytes();
-    memory_.kv_bytes_reserved = kv_.page_bytes() * static_cast<std::uint64_t>(kv_.pages());
+    memory_.bytes_per_page = kv_.page_bytes(backend::PageGroup::full);
+    memory_.bytes_per_sliding_page = kv_.page_bytes(backend::PageGroup::sliding);
+    memory_.kv_bytes_reserved = kv_.reserved_bytes();
   }
 
   const backend::Schedule& schedule() const override { return schedule_.described; }
   backend::MemoryUse memory() const override { return memory_; }
   void observe(backend::StepObserver* observer) override { observer_ = observer; }
-  void copy_page(backend::PageGroup group, std::int32_t from, std::int32_t to) override {
-    ADZE_CHECK(group == backend::PageGroup::full, "no layer is in group {}", static_cast<int>(group));
-    kv_.copy(from, to);
-  }
+  void copy_page(backend::PageGroup group, std::int32_t from, std::int32_t to) override { kv_.copy(group, from, to); }
   void copy_state(std::int32_t from, std::int32_t to) override { states_.copy(from, to); }
   backend::PackReport packs() const override { return packs_.store().report(); }
   void wait_for_packs(const backend::PackProgress& go_on) override { packs_.store().wait(go_on); }
@@ -88,7 +86,7 @@ class CpuPrepared final : public backend::Prepared {
   void time_dispatches(std::vector<double>* seconds) override { seconds_ = seconds; }
 
   Status run(const backend::Batch& batch) override {
-    ADZE_TRY_STATUS(backend::check_batch(batch, plan_, options_.max_batch_rows, kv_.pages()));
+    ADZE_TRY_STATUS(backend::check_batch(batch, plan_, options_));
     ADZE_TRY_STATUS(states_.move_on(batch));
     if (const std::uint64_t packed = packs_.before_pass(static_cast<int>(batch.rows.size())); packed > 0) {
       memory_.packed_bytes = packed;
@@ -571,8 +569,10 @@ backend::MemoryUse estimate_memory(const ops::Plan& plan, const backend::Prepare
       scratch_bytes(*schedule, plan, options.max_batch_rows, options.threads) + DeltaNet::packed_bytes(plan);
   memory.bytes_per_slot = state_slot_bytes(plan);
   memory.state_bytes_reserved = memory.bytes_per_slot * static_cast<std::uint64_t>(options.max_slots);
-  memory.bytes_per_page = kv_page_bytes(plan, schedule->kv_format);
-  memory.kv_bytes_reserved = memory.bytes_per_page * static_cast<std::uint64_t>(options.max_pages);
+  memory.bytes_per_page = kv_page_bytes(plan, backend::PageGroup::full, schedule->kv_format);
+  memory.bytes_per_sliding_page = kv_page_bytes(plan, backend::PageGroup::sliding, schedule->kv_format);
+  memory.kv_bytes_reserved = memory.bytes_per_page * static_cast<std::uint64_t>(options.max_pages) +
+                             memory.bytes_per_sliding_page * static_cast<std::uint64_t>(options.max_sliding_pages);
   return memory;
 }
 
@@ -583,7 +583,7 @@ Result<std::unique_ptr<backend::Prepared>> prepare(const ops::Plan& plan, const 
   ADZE_TRY(const KernelTable* table, choose_table(options.kernel_set));
   ADZE_TRY(CpuSchedule schedule, make_schedule(plan, options, *table));
   ADZE_TRY(Arena packs, options.pack_in_memory ? pack_in_memory(schedule) : Arena());
-  ADZE_TRY(KvStore kv, KvStore::reserve(plan, schedule.kv_format, options.max_pages));
+  ADZE_TRY(KvStore kv, KvStore::reserve(plan, schedule.kv_format, options.max_pages, options.max_sliding_pages));
   ADZE_TRY(StateStore states, StateStore::reserve(plan, options.max_slots));
   ADZE_TRY(DeltaNet delta_net, DeltaNet::create(plan, *table));
   ADZE_TRY(Scratch scratch, make_scratch(schedule, plan, options.max_batch_rows, options.threads));

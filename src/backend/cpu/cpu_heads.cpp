@@ -15,9 +15,9 @@ struct Place {
   std::int32_t page;
   int slot;
 };
-Place place_of(const backend::Batch& batch, int row) {
+Place place_of(const KvStore& kv, int layer, const backend::Batch& batch, int row) {
   const backend::Row& r = batch.rows[static_cast<std::size_t>(row)];
-  const auto pages = batch.sequences[static_cast<std::size_t>(r.sequence)].full;
+  const auto pages = kv.table(batch.sequences[static_cast<std::size_t>(r.sequence)], layer);
   return {pages[static_cast<std::size_t>(r.position / kPageTokens)], r.position % kPageTokens};
 }
 
@@ -63,7 +63,7 @@ void HeadPrep::store_key(const ops::AttentionPrep& step, int kv_head, int row, c
                          const float* in) const {
   float k[limits::kMaxHeadSize];
   prepare(step, step.has_k_norm ? &step.k_norm : nullptr, in, row, k);
-  const Place place = place_of(batch, row);
+  const Place place = place_of(kv_, step.kv_layer, batch, row);
   table_.append_key(kv_.format(), k, step.head_size, place.slot, kv_.keys(place.page, step.kv_layer, kv_head));
 }
 
@@ -74,7 +74,7 @@ void HeadPrep::store_value(const ops::AttentionPrep& step, int kv_head, int row,
     norm_row(table_, step.v_norm, in, step.head_size, v);
     in = v;
   }
-  const Place place = place_of(batch, row);
+  const Place place = place_of(kv_, step.kv_layer, batch, row);
   table_.append_value(kv_.format(), in, step.head_size, place.slot, kv_.values(place.page, step.kv_layer, kv_head));
 }
 

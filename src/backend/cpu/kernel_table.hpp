@@ -104,6 +104,7 @@ struct AttendArgs {
   const std::byte* next_keys;  // the keys that are read after this partition, or any others
   int begin;                   // position of the partition's start, a multiple of kPartition
   int count;                   // positions in it, 1..kPartition
+  int first_page;              // of the partition; no query sees those before it, and they are not touched
   int queries;
   const float* query[kMaxQueries];            // [head_size], scaled by the caller's scale below
   int first[kMaxQueries], last[kMaxQueries];  // visible positions, inclusive; first > last: none

@@ -1,8 +1,6 @@
 #include "backend/cpu/kv_store.hpp"
 
-#include <sys/mman.h>
-
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
 #include "base/check.hpp"
@@ -34,64 +32,59 @@ std::size_t value_head_bytes(KvFormat format, int head_size) {
   return head_bytes(format, static_cast<std::size_t>(padded16(head_size)), head_size);
 }
 
-std::size_t kv_page_bytes(const ops::Plan& plan, KvFormat format) {
+std::size_t kv_page_bytes(const ops::Plan& plan, backend::PageGroup group, KvFormat format) {
   std::size_t bytes = 0;
   for (const ops::KvLayer& layer : plan.kv_layers) {
+    if (backend::page_group(layer) != group) continue;
     bytes += static_cast<std::size_t>(layer.kv_heads) *
              (key_head_bytes(format, layer.head_size) + value_head_bytes(format, layer.head_size));
   }
   return bytes;
 }
 
-Result<KvStore> KvStore::reserve(const ops::Plan& plan, KvFormat format, std::int64_t pages) {
+Result<KvStore> KvStore::reserve(const ops::Plan& plan, KvFormat format, std::int64_t pages,
+                                 std::int64_t sliding_pages) {
   KvStore store;
   store.format_ = format;
-  store.pages_ = pages;
-  std::size_t offset = 0;
+  for (const backend::PageGroup group : {backend::PageGroup::full, backend::PageGroup::sliding}) {
+    Pool& pool = store.pools_[static_cast<std::size_t>(group)];
+    pool.pages = group == backend::PageGroup::full ? pages : sliding_pages;
+    pool.page_bytes = kv_page_bytes(plan, group, format);
+    // A head's part of a page is a few KiB of every few hundred: with pages of 4 KiB each needs translations of its
+    // own, and attention at depth takes 1.1 times as long. Refused or unknown, nothing is lost.
+    auto arena = Arena::reserve(pool.bytes(), true);
+    if (!arena) {
+      return fail(ErrorCode::out_of_memory, fmt::format("cannot reserve {} bytes for {} KV pages", pool.bytes(), pages),
+                  "ask for a smaller context with --ctx");
+    }
+    pool.arena = std::move(*arena);
+    pool.base = pool.arena.take<std::byte>(pool.bytes());
+  }
+  std::size_t offsets[2] = {};
   for (const ops::KvLayer& layer : plan.kv_layers) {
-    Layer l{};
-    l.key_head = key_head_bytes(format, layer.head_size);
-    l.value_head = value_head_bytes(format, layer.head_size);
-    l.keys = offset;
-    offset += l.key_head * static_cast<std::size_t>(layer.kv_heads);
-    l.values = offset;
-    offset += l.value_head * static_cast<std::size_t>(layer.kv_heads);
-    store.layers_.push_back(l);
+    const auto group = static_cast<std::size_t>(backend::page_group(layer));
+    const auto heads = static_cast<std::size_t>(layer.kv_heads);
+    const std::size_t key_head = key_head_bytes(format, layer.head_size);
+    const std::size_t value_head = value_head_bytes(format, layer.head_size);
+    const std::size_t keys = offsets[group], values = keys + heads * key_head;
+    offsets[group] = values + heads * value_head;
+    store.layers_.push_back({.group = backend::page_group(layer),
+                             .base = store.pools_[group].base,
+                             .page_bytes = store.pools_[group].page_bytes,
+                             .keys = keys,
+                             .values = values,
+                             .key_head = key_head,
+                             .value_head = value_head});
   }
-  store.page_bytes_ = offset;
-  store.mapped_bytes_ = offset * static_cast<std::size_t>(pages);
-  if (store.mapped_bytes_ == 0) return store;
-  void* base =
-      ::mmap(nullptr, store.mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) {
-    store.mapped_bytes_ = 0;
-    return fail(ErrorCode::out_of_memory,
-                fmt::format("cannot reserve {} bytes for {} KV pages", offset * static_cast<std::size_t>(pages), pages),
-                "ask for a smaller context with --ctx");
-  }
-  // A head's part of a page is a few KiB of every few hundred: with pages of 4 KiB each needs translations of its own,
-  // and attention at depth takes 1.1 times as long. Refused or unknown, nothing is lost.
-  static_cast<void>(::madvise(base, store.mapped_bytes_, MADV_HUGEPAGE));
-  store.base_ = static_cast<std::byte*>(base);
   return store;
 }
 
-KvStore::KvStore(KvStore&& other) noexcept
-    : format_(other.format_),
-      pages_(other.pages_),
-      page_bytes_(other.page_bytes_),
-      base_(std::exchange(other.base_, nullptr)),
-      mapped_bytes_(std::exchange(other.mapped_bytes_, 0)),
-      layers_(std::move(other.layers_)) {}
-
-void KvStore::copy(std::int32_t from, std::int32_t to) {
-  ADZE_CHECK(from >= 0 && from < pages_ && to >= 0 && to < pages_ && from != to, "page {} to {}", from, to);
-  const auto at = [&](std::int32_t page) { return base_ + static_cast<std::size_t>(page) * page_bytes_; };
-  std::memcpy(at(to), at(from), page_bytes_);
-}
-
-KvStore::~KvStore() {
-  if (base_ != nullptr) ::munmap(base_, mapped_bytes_);
+void KvStore::copy(backend::PageGroup group, std::int32_t from, std::int32_t to) {
+  const Pool& of = pool(group);
+  ADZE_CHECK(from >= 0 && from < of.pages && to >= 0 && to < of.pages && from != to, "page {} to {} of {}", from, to,
+             of.pages);
+  const auto at = [&](std::int32_t page) { return of.base + static_cast<std::size_t>(page) * of.page_bytes; };
+  std::copy_n(at(from), of.page_bytes, at(to));
 }
 
 }  // namespace adze::cpu

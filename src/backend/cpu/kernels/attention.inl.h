@@ -350,8 +350,8 @@ inline void attend_format(const AttendArgs& a) {
   const bool unpack = a.queries > kFewQueries;
   const auto* unpacked = reinterpret_cast<const std::byte*>(a.unpacked);
   const int pages = (a.count + kPageTokens - 1) / kPageTokens;
-  for (int i = 0; i < pages; ++i) {
-    const std::byte *page = a.key_pages[i], *ahead = i + 1 < pages ? a.key_pages[i + 1] : a.value_pages[0];
+  for (int i = a.first_page; i < pages; ++i) {
+    const std::byte *page = a.key_pages[i], *ahead = i + 1 < pages ? a.key_pages[i + 1] : a.value_pages[a.first_page];
     if (unpack) {
       unpack_keys<Keys>(a, page, ahead);
       score_page<NearKeys>(a, unpacked, i * kPageTokens, unpacked);
@@ -363,7 +363,7 @@ inline void attend_format(const AttendArgs& a) {
     const QueryTile tile = query_tile(a, i);
     for (int q = tile.first; q < tile.first + tile.count; ++q) soften(a, q, tile);
   }
-  for (int i = 0; i < pages; ++i) {
+  for (int i = a.first_page; i < pages; ++i) {
     const std::byte *page = a.value_pages[i], *ahead = i + 1 < pages ? a.value_pages[i + 1] : a.next_keys;
     if (unpack) {
       const int left = a.count - i * kPageTokens;
