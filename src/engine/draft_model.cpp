@@ -59,9 +59,6 @@ Result<LoadedDrafter> load_drafter(const LoadOptions& options, const DraftTarget
                                    backend::PrepareOptions prepare) {
   const speculate::DraftRules rules =
       target.recurrent ? speculate::DraftRules::recurrent() : speculate::DraftRules::attention();
-  if (target.recurrent) {
-    return LoadedDrafter{.drafter = nullptr, .description = "drafts: none yet for recurrent layers"};
-  }
   switch (options.speculation) {
     case Speculation::off: return LoadedDrafter{.drafter = nullptr, .description = "drafts: off"};
     case Speculation::ngram:

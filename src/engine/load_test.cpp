@@ -341,9 +341,32 @@ TEST_F(RecurrentModel, ASecondTurnEqualsAFreshRun) {
 TEST_F(RecurrentModel, TellsTheSizeOfItsState) {
   const Engine engine = load(path);
   EXPECT_NE(engine.plan_text().find("recurrent state"), std::string::npos);
-  // 6 layers: 3 inputs of 256 channels, 4 heads of 32 keys and 32 values
-  EXPECT_NE(engine.plan_json().find("\"bytes_per_slot\": " + std::to_string(6 * (3 * 256 + 4 * 32 * 32) * 4)),
+  // 6 layers: 3 inputs of 256 channels, 4 heads of 32 keys and 32 values; a log of 16 rows of inputs and 8 gates (with
+  // padding), and 16 that are replayed, of 64 keys, 128 values and 8 gates (with padding)
+  const int state = 6 * (3 * 256 + 4 * 32 * 32), log = 6 * 16 * (256 + 16), replayed = 16 * 208;
+  EXPECT_NE(engine.plan_json().find("\"bytes_per_slot\": " + std::to_string(4 * (state + log + replayed))),
             std::string::npos);
+}
+
+// Rows that were not right leave nothing behind, and right ones are replayed.
+TEST_F(RecurrentModel, DraftsChangeNoBit) {
+  Engine plain = load(path, {.speculation = Speculation::off}), drafting = load(path, {.threads = 2});
+  std::vector<std::int32_t> prompt;
+  for (int i = 0; i < 120; ++i) prompt.push_back(i % 12 == 11 ? i % 5 : 20 + i % 12);
+  std::int64_t accepted = 0;
+  for (const float temperature : {0.0f, 0.7f}) {
+    GenerateOptions options = options_of(temperature, 150);
+    options.allowed_ids = {21, 22, 23};  // noise repeats itself if it has few words
+    const auto expected = plain.generate(prompt, options, nullptr).value();
+    const auto found = drafting.generate(prompt, options, nullptr).value();
+    EXPECT_EQ(found.ids, expected.ids);
+    EXPECT_EQ(found.logits_hash, expected.logits_hash);
+    EXPECT_EQ(expected.statistics.drafted_tokens, 0);
+    EXPECT_GT(found.statistics.drafted_tokens, 0);
+    accepted += found.statistics.accepted_tokens;
+  }
+  EXPECT_GT(accepted, 0);
+  EXPECT_EQ(drafting.statistics().slots_in_use, 0);
 }
 
 // Side by side each text is computed as if it were alone: the same tokens and the same bits, whatever the others are.

@@ -63,8 +63,8 @@ class CpuPrepared final : public backend::Prepared {
     memory_.weight_bytes = weight_bytes(schedule_);
     memory_.packed_bytes = packs_.before_pass(0);
     if (options_.pack_in_memory) memory_.packed_bytes = packed_size(schedule_);
-    memory_.scratch_bytes =
-        scratch_bytes(schedule_, plan_, options_.max_batch_rows, options_.threads) + DeltaNet::packed_bytes(plan_);
+    memory_.scratch_bytes = scratch_bytes(schedule_, plan_, options_.max_batch_rows, options_.threads) +
+                            DeltaNet::bytes(plan_, options_.threads);
     memory_.bytes_per_slot = states_.slot_bytes();
     memory_.state_bytes_reserved = states_.slot_bytes() * static_cast<std::uint64_t>(states_.slots());
     memory_.bytes_per_page = kv_.page_bytes(backend::PageGroup::full);
@@ -566,7 +566,7 @@ backend::MemoryUse estimate_memory(const ops::Plan& plan, const backend::Prepare
   if (!schedule) return memory;  // prepare() will say why
   memory.weight_bytes = weight_bytes(*schedule);
   memory.scratch_bytes =
-      scratch_bytes(*schedule, plan, options.max_batch_rows, options.threads) + DeltaNet::packed_bytes(plan);
+      scratch_bytes(*schedule, plan, options.max_batch_rows, options.threads) + DeltaNet::bytes(plan, options.threads);
   memory.bytes_per_slot = state_slot_bytes(plan);
   memory.state_bytes_reserved = memory.bytes_per_slot * static_cast<std::uint64_t>(options.max_slots);
   memory.bytes_per_page = kv_page_bytes(plan, backend::PageGroup::full, schedule->kv_format);
@@ -585,7 +585,7 @@ Result<std::unique_ptr<backend::Prepared>> prepare(const ops::Plan& plan, const 
   ADZE_TRY(Arena packs, options.pack_in_memory ? pack_in_memory(schedule) : Arena());
   ADZE_TRY(KvStore kv, KvStore::reserve(plan, schedule.kv_format, options.max_pages, options.max_sliding_pages));
   ADZE_TRY(StateStore states, StateStore::reserve(plan, options.max_slots));
-  ADZE_TRY(DeltaNet delta_net, DeltaNet::create(plan, *table));
+  ADZE_TRY(DeltaNet delta_net, DeltaNet::create(plan, *table, options.threads));
   ADZE_TRY(Scratch scratch, make_scratch(schedule, plan, options.max_batch_rows, options.threads));
   return std::make_unique<CpuPrepared>(plan, options, *table, std::move(schedule), std::move(packs), std::move(kv),
                                        std::move(states), std::move(delta_net), std::move(scratch),

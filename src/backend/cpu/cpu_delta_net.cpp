@@ -20,10 +20,23 @@ constexpr int kRowsAhead = 2;
 int columns_of(const ops::DeltaPrep& step) { return static_cast<int>(step.convolution->columns()); }
 std::size_t stride_of(const ops::DeltaPrep& step) { return static_cast<std::size_t>(padded16(step.heads.channels())); }
 
+// Floats of a member's copy of columns of a state, and of what replayed rows give in them.
+constexpr std::size_t kReplayedCount = std::size_t{limits::kMaxDraft} * kWideColumns;
+std::size_t block_count(const ops::Plan& plan) {
+  int keys = 0;
+  for (const ops::StateLayer& layer : plan.state_layers) keys = std::max(keys, layer.key_size);
+  return static_cast<std::size_t>(keys) * kWideColumns;
+}
+
+// Where the keys of a prepared row begin: they, the values and the gates are all that moves a state.
+int keys_of(const ops::DeltaHeads& heads) { return heads.key_heads * heads.key_size; }
+
 }  // namespace
 
-std::size_t DeltaNet::packed_bytes(const ops::Plan& plan) {
-  std::size_t bytes = 0;
+std::size_t DeltaNet::bytes(const ops::Plan& plan, int members) {
+  if (plan.state_layers.empty()) return 0;
+  std::size_t bytes = static_cast<std::size_t>(members) * (Arena::rounded(block_count(plan) * sizeof(float)) +
+                                                           Arena::rounded(kReplayedCount * sizeof(float)));
   for (const ops::Step& step : plan.steps) {
     const auto* prep = std::get_if<ops::DeltaPrep>(&step);
     if (prep == nullptr) continue;
@@ -32,11 +45,15 @@ std::size_t DeltaNet::packed_bytes(const ops::Plan& plan) {
   return bytes;
 }
 
-Result<DeltaNet> DeltaNet::create(const ops::Plan& plan, const KernelTable& table) {
+Result<DeltaNet> DeltaNet::create(const ops::Plan& plan, const KernelTable& table, int members) {
   DeltaNet net;
   net.table_ = &table;
   net.convolutions_.resize(plan.state_layers.size());
-  ADZE_TRY(net.arena_, Arena::reserve(packed_bytes(plan)));
+  ADZE_TRY(net.arena_, Arena::reserve(bytes(plan, members)));
+  for (int i = 0; i < members && !plan.state_layers.empty(); ++i) {
+    auto* state = net.arena_.take<float>(block_count(plan));
+    net.blocks_.push_back({state, net.arena_.take<float>(kReplayedCount)});
+  }
   for (const ops::Step& step : plan.steps) {
     const auto* prep = std::get_if<ops::DeltaPrep>(&step);
     if (prep == nullptr) continue;
@@ -60,35 +77,59 @@ DeltaNet::Run DeltaNet::run_at(const backend::Batch& batch, int first) {
   while (end < static_cast<int>(batch.rows.size()) &&
          batch.rows[static_cast<std::size_t>(end)].sequence == row.sequence)
     ++end;
-  return {first, end - first, batch.sequences[static_cast<std::size_t>(row.sequence)].slot, row.position == 0};
+  const backend::SequencePages& sequence = batch.sequences[static_cast<std::size_t>(row.sequence)];
+  return {.first = first,
+          .count = end - first,
+          .slot = sequence.slot,
+          .fresh = row.position == 0,
+          .replay = sequence.replay,
+          .certain = std::min(end - first, sequence.certain)};
 }
 
-// The channels of one head through all rows of the run; then the last inputs go to the state, which nobody else reads.
-void DeltaNet::convolve_head(const Convolution& convolution, const Run& run, float* past, int channel, int size,
+// The channels of one head through all rows of the run; then the last inputs go to the state and the uncertain ones to
+// the log, of which nobody else reads these channels.
+void DeltaNet::convolve_head(const ops::DeltaPrep& step, int unit, const Run& run, const StateStore& states,
                              const ActivationBuffer& in, const ActivationBuffer& out) const {
+  const ops::DeltaHeads& h = step.heads;
+  const Convolution& convolution = convolutions_[static_cast<std::size_t>(step.state_layer)];
+  const Columns columns = prep_columns(step, unit);
+  const int channel = columns.begin, size = columns.count();
+  const bool is_query = unit < h.key_heads, is_value = unit >= 2 * h.key_heads;
   const int kernel = convolution.kernel, kept = kernel - 1;
   const std::size_t stride = convolution.stride;
+  float* past = states.inputs(run.slot, step.state_layer);
   if (run.fresh) {
     for (int i = 0; i < kept; ++i) std::fill_n(past + static_cast<std::size_t>(i) * stride + channel, size, 0.0f);
   }
-  const auto input = [&](int row) -> const float* {  // row -1 is the last one of the state
-    return row < 0 ? past + static_cast<std::size_t>(kept + row) * stride + channel : in.row(run.first + row) + channel;
+  // Row 0 is the first one that is replayed, else the first of the batch; row -1 is the last one of the state.
+  const auto input = [&](int row) -> const float* {
+    if (row >= run.replay) return in.row(run.first + row - run.replay) + channel;
+    if (row >= 0) return states.logged_inputs(run.slot, step.state_layer, row) + channel;
+    return past + static_cast<std::size_t>(kept + row) * stride + channel;
   };
+  const int rows = run.replay + run.count;
   const float* window[limits::kMaxConvolution];
-  for (int r = 0; r < run.count; ++r) {
-    if (r + kRowsAhead < run.count) {
+  for (int r = is_query ? run.replay : 0; r < rows; ++r) {
+    if (r + kRowsAhead < rows) {
       for (int i = 0; i < size; i += 16) __builtin_prefetch(input(r + kRowsAhead) + i);
     }
     for (int j = 0; j < kernel; ++j) window[j] = input(r - kept + j);
-    table_->convolve(window, convolution.weights + channel, stride, kernel, size, out.row(run.first + r) + channel);
+    float* y = r < run.replay ? states.replayed(run.slot, r) + channel - keys_of(h)
+                              : out.row(run.first + r - run.replay) + channel;
+    table_->convolve(window, convolution.weights + channel, stride, kernel, size, y);
+    if (!is_value) table_->l2_norm(y, step.l2_epsilon, is_query ? step.query_scale : 1.0f, h.key_size);
   }
-  // In order: where rows of the state remain, they move towards its beginning.
+  // In order: where rows of the state or of the log remain, they move towards its beginning.
+  const int moved = run.replay + run.certain;
   for (int i = 0; i < kept; ++i) {
-    std::copy_n(input(run.count - kept + i), size, past + static_cast<std::size_t>(i) * stride + channel);
+    std::copy_n(input(moved - kept + i), size, past + static_cast<std::size_t>(i) * stride + channel);
+  }
+  for (int i = 0; i < run.uncertain(); ++i) {
+    std::copy_n(input(moved + i), size, states.logged_inputs(run.slot, step.state_layer, i) + channel);
   }
 }
 
-void DeltaNet::gates(const ops::DeltaPrep& step, const Run& run, const ActivationBuffer& in,
+void DeltaNet::gates(const ops::DeltaPrep& step, const Run& run, const StateStore& states, const ActivationBuffer& in,
                      const ActivationBuffer& out) const {
   const ops::DeltaHeads& h = step.heads;
   const int per_key_head = h.value_heads / h.key_heads;
@@ -109,6 +150,15 @@ void DeltaNet::gates(const ops::DeltaPrep& step, const Run& run, const Activatio
     table_->delta_gates(a, b, float_data(step.rate), float_data(step.dt_bias), h.value_heads, decay,
                         decay + h.value_heads);
   }
+  const int count = 2 * h.value_heads;
+  for (int i = 0; i < run.replay; ++i) {
+    std::copy_n(states.logged_gates(run.slot, step.state_layer, i), count,
+                states.replayed(run.slot, i) + h.channels() - keys_of(h));
+  }
+  for (int i = 0; i < run.uncertain(); ++i) {
+    std::copy_n(out.row(run.first + run.certain + i) + h.channels(), count,
+                states.logged_gates(run.slot, step.state_layer, i));
+  }
 }
 
 Columns DeltaNet::prep_columns(const ops::DeltaPrep& step, int unit) {
@@ -122,21 +172,13 @@ Columns DeltaNet::prep_columns(const ops::DeltaPrep& step, int unit) {
 
 void DeltaNet::prep(const ops::DeltaPrep& step, int unit, const backend::Batch& batch, const StateStore& states,
                     const ActivationBuffer& in, const ActivationBuffer& out) const {
-  const ops::DeltaHeads& h = step.heads;
-  const Convolution& convolution = convolutions_[static_cast<std::size_t>(step.state_layer)];
-  const Columns columns = prep_columns(step, unit);
   for (int first = 0; first < static_cast<int>(batch.rows.size());) {
     const Run run = run_at(batch, first);
     first += run.count;
     if (unit == prep_units(step) - 1) {
-      gates(step, run, in, out);
-      continue;
-    }
-    float* past = states.inputs(run.slot, step.state_layer);
-    convolve_head(convolution, run, past, columns.begin, columns.count(), in, out);
-    for (int r = run.first; unit < 2 * h.key_heads && r < run.first + run.count; ++r) {
-      table_->l2_norm(out.row(r) + columns.begin, step.l2_epsilon, unit < h.key_heads ? step.query_scale : 1.0f,
-                      h.key_size);
+      gates(step, run, states, in, out);
+    } else {
+      convolve_head(step, unit, run, states, in, out);
     }
   }
 }
@@ -161,26 +203,38 @@ void DeltaNet::scan(const ops::DeltaScan& step, const backend::Batch& batch, con
       const int head = unit / pieces, column = unit % pieces * wide;
       DeltaScanArgs a{};
       const int block = column / kWideColumns * kWideColumns, block_width = std::min(kWideColumns, padded - block);
-      a.state = memory + static_cast<std::size_t>(head * padded + block) * static_cast<std::size_t>(h.key_size) +
-                column - block;
+      a.next = memory + static_cast<std::size_t>(head * padded + block) * static_cast<std::size_t>(h.key_size) +
+               column - block;
+      a.state = a.next;
       a.state_stride = static_cast<std::size_t>(block_width);
       a.key_size = h.key_size;
       a.columns = std::min(wide, h.value_size - column);
-      a.rows = run.count;
-      a.q = row + h.key_head(head) * h.key_size;
-      a.k = a.q + h.key_heads * h.key_size;
-      a.v = row + 2 * h.key_heads * h.key_size + head * h.value_size + column;
-      a.decay = row + h.channels() + head;
-      a.beta = a.decay + h.value_heads;
-      a.row_stride = in.stride;
-      a.out = out.row(run.first) + head * h.value_size + column;
-      a.out_stride = out.stride;
+      // `from`: the keys of a prepared row, which values and gates follow.
+      const auto read = [&](const float* from, std::size_t stride) {
+        a.k = from + h.key_head(head) * h.key_size;
+        a.v = from + keys_of(h) + head * h.value_size + column;
+        a.decay = from + h.channels() - keys_of(h) + head;
+        a.beta = a.decay + h.value_heads;
+        a.row_stride = stride;
+      };
       if (run.fresh) {
         for (int d = 0; d < h.key_size; ++d) {
-          std::fill_n(a.state + static_cast<std::size_t>(d) * a.state_stride, padded16(a.columns), 0.0f);
+          std::fill_n(a.next + static_cast<std::size_t>(d) * a.state_stride, padded16(a.columns), 0.0f);
         }
       }
-      table_->delta_scan(a);
+      if (run.replay > 0) {
+        read(states.replayed(run.slot, 0), states.replay_stride());
+        a.q = a.k;  // nobody wants what comes out
+        a.rows = run.replay;
+        a.out = blocks_[static_cast<std::size_t>(member)].replayed;
+        a.out_stride = kWideColumns;
+        table_->delta_scan(a);
+      }
+      read(row + keys_of(h), in.stride);
+      a.q = row + h.key_head(head) * h.key_size;
+      a.out = out.row(run.first) + head * h.value_size + column;
+      a.out_stride = out.stride;
+      scan_rows(a, run, member);
       const auto counter = index * static_cast<std::size_t>(h.value_heads) + static_cast<std::size_t>(head);
       if (finish != nullptr && heads.complete(counter, a.columns, h.value_size)) {
         finish_head(*finish, head, {run.first, run.count, rows, index * block_units(finish->out.width)});
@@ -188,6 +242,21 @@ void DeltaNet::scan(const ops::DeltaScan& step, const backend::Batch& batch, con
     }
     first += run.count;
   }
+}
+
+// The rows of a run behind the replayed ones: `a` has all but their number, and stands at the first.
+void DeltaNet::scan_rows(DeltaScanArgs a, const Run& run, int member) const {
+  if (run.certain > 0) {
+    a.rows = run.certain;
+    table_->delta_scan(a);
+  }
+  if (run.uncertain() == 0) return;
+  const auto certain = static_cast<std::size_t>(run.certain);
+  for (const float** at : {&a.q, &a.k, &a.v, &a.decay, &a.beta}) *at += certain * a.row_stride;
+  a.out += certain * a.out_stride;
+  a.rows = run.uncertain();
+  a.next = blocks_[static_cast<std::size_t>(member)].state;
+  table_->delta_scan(a);
 }
 
 void DeltaNet::out(const Finish& finish, int head, const backend::Batch& batch) const {

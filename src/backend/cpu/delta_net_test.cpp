@@ -8,6 +8,7 @@
 
 #include "backend/backend.hpp"
 #include "backend/cpu/cpu_features.hpp"
+#include "base/limits.hpp"
 #include "ops/ref/interpreter.hpp"
 #include "support/owned_weight.hpp"
 
@@ -73,13 +74,13 @@ std::vector<std::int32_t> some_tokens(int count, unsigned seed) {
 struct Piece {
   std::span<const std::int32_t> tokens;
   std::int32_t position, slot;
+  std::int32_t replay = 0, certain = 1000;
 };
 
 struct Machine {
   Machine(const DeltaModel& model, const char* table, int threads, int slots = 1) : width(model.plan.vocabulary_size) {
-    prepared = backend::prepare(
-                   model.plan,
-                   {.kernel_set = table, .threads = threads, .max_batch_rows = 128, .max_pages = 2, .max_slots = slots})
+    prepared = backend::prepare(model.plan,
+                                {.kernel_set = table, .threads = threads, .max_batch_rows = 128, .max_slots = slots})
                    .value();
   }
   Status try_run(const std::vector<Piece>& pieces) {
@@ -90,7 +91,7 @@ struct Machine {
       for (const std::int32_t token : piece.tokens) {
         rows.push_back({token, static_cast<std::int32_t>(sequences.size()), position++, true});
       }
-      sequences.push_back({.full = pages, .slot = piece.slot});
+      sequences.push_back({.full = {}, .slot = piece.slot, .replay = piece.replay, .certain = piece.certain});
     }
     return prepared->run({rows, sequences});
   }
@@ -108,7 +109,6 @@ struct Machine {
     return out;
   }
   int width;
-  std::vector<std::int32_t> pages{0, 1};
   std::unique_ptr<backend::Prepared> prepared;
 };
 
@@ -166,6 +166,64 @@ TEST_P(DeltaNetTest, SequencesKeepToTheirSlotsAndBeginAgainFromZero) {
   EXPECT_TRUE(out == expected);
 }
 
+// Batches with every number of replayed, certain and uncertain rows; wrong rows leave nothing behind.
+TEST_P(DeltaNetTest, UncertainRowsAreReplayedWithTheSameBits) {
+  const std::vector<float> expected = whole();
+  const auto vocabulary = static_cast<std::size_t>(DeltaModel::kVocabulary);
+  for (const KernelTable* table : available_tables()) {
+    for (const unsigned seed : {1u, 2u, 3u, 4u}) {
+      std::mt19937 random(seed);
+      const auto below = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
+      Machine machine(model, table->name, 1 + static_cast<int>(seed) % 3, 3);
+      const std::vector<std::int32_t> other = some_tokens(30, seed);
+      int position = 0, replay = 0, slot = 1;
+      while (position < static_cast<int>(tokens.size())) {
+        const int left = static_cast<int>(tokens.size()) - position;
+        const int certain = std::min(left, below(4)), drafts = below(limits::kMaxDraft + 1);
+        if (certain + drafts == 0) continue;
+        const int accepted = std::min({left - certain, drafts, below(limits::kMaxDraft + 1)});
+        std::vector<std::int32_t> rows(tokens.begin() + position, tokens.begin() + position + certain + accepted);
+        while (static_cast<int>(rows.size()) < certain + drafts) rows.push_back(below(DeltaModel::kVocabulary));
+        const Piece mine{rows, position, slot, replay, certain};
+        const bool alone = below(2) == 0;
+        const std::vector<float> out =
+            alone ? machine.run({mine}) : machine.run({mine, {std::span(other).first(5), 0, 0, 0, below(6)}});
+        const auto count = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(certain + accepted) * vocabulary);
+        ASSERT_TRUE(
+            std::equal(out.begin(), out.begin() + count,
+                       expected.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(position) * vocabulary)))
+            << table->name << ", seed " << seed << ", position " << position << ": " << replay << " replayed, "
+            << certain << " certain, " << drafts << " uncertain";
+        position += certain + accepted;
+        replay = accepted;
+        if (replay == 0 && below(2) == 0) {  // goes on elsewhere, and what it leaves is spoilt
+          machine.prepared->copy_state(slot, 3 - slot);
+          (void)machine.run({{std::span(other).first(3), 0, slot}});
+          slot = 3 - slot;
+        }
+      }
+    }
+  }
+}
+
+// Of a slot with rows in its log the committed state is copied, and no more.
+TEST_P(DeltaNetTest, ACopyStandsAtTheCommittedState) {
+  const std::vector<float> expected = whole();
+  Machine machine(model, "", 2, 2);
+  const auto part = [&](std::size_t first, std::size_t count) { return std::span(tokens).subspan(first, count); };
+  (void)machine.run({{part(0, 20), 0, 0, 0, 12}});
+  machine.prepared->copy_state(0, 1);
+  const Status status = machine.try_run({{part(15, 1), 15, 1, 3, 1}});
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message,
+            "3 rows to replay before position 15, but the log of slot 1 has 0 that can come before it");
+  const std::vector<float> from_copy = machine.run({{part(12, 30), 12, 1}});
+  const std::vector<float> from_log = machine.run({{part(17, 25), 17, 0, 5}});
+  const auto row = [&](std::ptrdiff_t r) { return expected.begin() + r * DeltaModel::kVocabulary; };
+  EXPECT_TRUE(std::equal(from_copy.begin(), from_copy.end(), row(12)));
+  EXPECT_TRUE(std::equal(from_log.begin(), from_log.end(), row(17)));
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, DeltaNetTest,
                          ::testing::Values(Case{{2, 4, 32, 32, true}, 4}, Case{{2, 6, 24, 40, false, true}, 4},
                                            Case{{1, 1, 128, 128}, 4}, Case{{3, 3, 16, 72, true}, 2},
@@ -175,9 +233,10 @@ TEST(DeltaNetSlots, AreCheckedAndCounted) {
   const DeltaModel model({{1, 2, 7, 5, true}, 3});
   Machine machine(model, "", 1, 2);
   const std::vector<std::int32_t> tokens = some_tokens(4, 1);
-  // 2 inputs of 24 channels (padded to 32), 2 heads of 7 keys x 16 floats
+  // 2 inputs of 24 channels (padded to 32), 2 heads of 7 keys x 16 floats; in the log the inputs and 4 gates of each
+  // row; and 7 keys, 10 values and 4 gates of each that is replayed
   const backend::MemoryUse memory = machine.prepared->memory();
-  EXPECT_EQ(memory.bytes_per_slot, 2u * 32 * 4 + 2 * 7 * 16 * 4);
+  EXPECT_EQ(memory.bytes_per_slot, 2u * 32 * 4 + 2 * 7 * 16 * 4 + limits::kMaxDraft * (32 + 16 + 32) * 4);
   EXPECT_EQ(memory.state_bytes_reserved, 2 * memory.bytes_per_slot);
   const auto message = [&](const std::vector<Piece>& pieces) {
     const Status status = machine.try_run(pieces);
@@ -190,6 +249,30 @@ TEST(DeltaNetSlots, AreCheckedAndCounted) {
   EXPECT_NE(message({{tokens, 3, 0}}).find("has seen 4"), std::string::npos);
   EXPECT_NE(message({{tokens, 4, 1}}).find("has seen 0"), std::string::npos);
   EXPECT_EQ(message({{tokens, 4, 0}, {tokens, 0, 1}}), "fine");
+}
+
+TEST(DeltaNetSlots, RowsOfTheLogAreCheckedBeforeAnythingMoves) {
+  const DeltaModel model({{1, 2, 7, 5, true}, 3});
+  Machine machine(model, "", 1, 2);
+  const std::vector<std::int32_t> tokens = some_tokens(40, 1);
+  const auto message = [&](const Piece& piece) {
+    const Status status = machine.try_run({piece});
+    return status ? std::string("fine") : status.error().message;
+  };
+  const auto all = std::span(tokens), some = all.first(4);
+  EXPECT_EQ(message({some, 0, 0, 1}),
+            "1 rows to replay before position 0, but the log of slot 0 has 0 that can come before it");
+  EXPECT_EQ(message({some, 0, 0, 0, 1}), "fine");  // 3 in the log
+  EXPECT_NE(message({some, 5, 0, 4}).find("has 3"), std::string::npos);
+  EXPECT_NE(message({some, 1, 0, -1}).find("-1 rows to replay"), std::string::npos);
+  EXPECT_NE(message({some, 2, 0, 2}).find("has seen 3 with the rows"), std::string::npos);
+  EXPECT_NE(message({some, 0, 0, 2}).find("log of slot 0 has 0"), std::string::npos);  // begins again
+  EXPECT_EQ(message({all.first(18), 3, 0, 2, 1}),
+            "18 rows of a sequence of which 1 are certain: at most 16 may be uncertain");
+  EXPECT_NE(message({some, 3, 0, 2, -1}).find("-1 are certain"), std::string::npos);
+  EXPECT_EQ(message({all.first(17), 3, 0, 2, 1}), "fine");  // nothing of that has moved the slot or its log
+  EXPECT_EQ(message({some, 20, 0, 16}), "fine");
+  EXPECT_NE(message({some, 25, 0, 1}).find("has 0"), std::string::npos);  // certain rows empty the log
 }
 
 }  // namespace

@@ -125,7 +125,10 @@ struct RopeTable {  // one row: cos and sin of its position
 
 // Rows of one sequence through some columns of one value head's state.
 struct DeltaScanArgs {
-  float* state;  // [key_size][state_stride], at the first of the columns; the columns padded to 16
+  // [key_size][state_stride], at the first of the columns; the columns padded to 16. The state after the rows is left
+  // in `next`, where that is `state`; elsewhere `next` is scratch, and `state` stays as it is.
+  const float* state;
+  float* next;
   std::size_t state_stride;
   int key_size, columns, rows;
   const float *q, *k, *v, *decay, *beta;  // of the first row

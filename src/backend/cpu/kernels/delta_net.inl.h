@@ -90,13 +90,16 @@ inline void scan_columns(const DeltaScanArgs& a, int column) {
     } else {
       const float* before = k - a.row_stride;
       const V decay = splat(a.decay[row - a.row_stride]);
+      const float* state = t == 1 ? a.state : a.next;
       for (int d = 0; d < a.key_size; ++d) {
-        float* s = a.state + static_cast<std::size_t>(d) * a.state_stride + column;
+        const std::size_t at = static_cast<std::size_t>(d) * a.state_stride + static_cast<std::size_t>(column);
+        const float* s = state + at;
+        float* next = a.next + at;
         const V key = splat(k[d]), query = splat(q[d]), old_key = splat(before[d]);
 #pragma GCC unroll 4
         for (int c = 0; c < C; ++c) {
           const V cell = fma(old_key, correction[c], mul(load(s + 16 * c), decay));
-          store(s + 16 * c, cell);
+          store(next + 16 * c, cell);
           by_key[c] = fma(cell, key, by_key[c]);
           by_query[c] = fma(cell, query, by_query[c]);
         }
@@ -110,10 +113,11 @@ inline void scan_columns(const DeltaScanArgs& a, int column) {
               fma(correction[c], overlap, mul(decay, by_query[c])), lanes(c));
     }
   }
+  if (a.next != a.state) return;
   const std::size_t last = static_cast<std::size_t>(a.rows - 1) * a.row_stride;
   const V decay = splat(a.decay[last]);
   for (int d = 0; d < a.key_size; ++d) {
-    float* s = a.state + static_cast<std::size_t>(d) * a.state_stride + column;
+    float* s = a.next + static_cast<std::size_t>(d) * a.state_stride + column;
     const V key = splat(a.k[last + static_cast<std::size_t>(d)]);
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) store(s + 16 * c, fma(key, correction[c], mul(load(s + 16 * c), decay)));
