@@ -109,9 +109,10 @@ void RequestLoop::note_deadlines(double now) {
 
 // --- what to compute -------------------------------------------------------------------------------------------------
 
+// Not behind the prompt's last row: what is kept of the prompt ends there.
 bool RequestLoop::may_draft(const Live& live) const {
   return drafter_ != nullptr && live.spec.speculate && live.state == RequestState::running &&
-         !live.decoding->finished() && live.sequence.waiting() == 1;
+         live.prompt_done() && !live.decoding->finished() && live.sequence.waiting() == 1;
 }
 
 void RequestLoop::propose() {
@@ -267,6 +268,7 @@ void RequestLoop::step(double now, std::vector<RequestEvent>& events) {
   in_batch_.clear();
   stepper_.begin();
   note_deadlines(now);
+  end_finished();  // cancelled and late ones, whose pages the others may need now
   propose();
   report_.plan = plan();
   for (const PlannedRows& planned : report_.plan.rows) add_rows(find(planned.id), planned);
@@ -367,7 +369,14 @@ void RequestLoop::fail_first_running() {
   }
 }
 
+void RequestLoop::end_finished() {
+  for (const auto& live : live_) {
+    if (live->decoding->finished() && !ended(live->state)) end(*live);
+  }
+}
+
 void RequestLoop::report(std::vector<RequestEvent>& events) {
+  end_finished();
   for (const auto& live : live_) {
     Decoding& decoding = *live->decoding;
     RequestEvent event;
@@ -381,7 +390,6 @@ void RequestLoop::report(std::vector<RequestEvent>& events) {
     live->reported_ids = decoding.ids().size();
     event.prompt_done = live->prompt_done() && !std::exchange(live->reported_prompt, live->prompt_done());
     if (decoding.finished()) {
-      end(*live);
       event.counts = live->counts;
       event.end = live->decoding;
     }

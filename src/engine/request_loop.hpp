@@ -114,6 +114,7 @@ class RequestLoop {
   void wake_siblings(Live& first, const sample::Row& row);
   void end_siblings_wait(const Live& first);
   void report(std::vector<RequestEvent>& events);
+  void end_finished();
   void end(Live& live);
 
   backend::Prepared& backend_;
