@@ -1,0 +1,129 @@
+// Many threads at one engine, and what it keeps. Run under ThreadSanitizer by `./dev sanitize tsan`.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include "adze/adze.hpp"
+#include "engine/api_impl.hpp"
+#include "engine/policy.hpp"
+#include "engine/scripted_backend.hpp"
+#include "engine/test_vocabulary.hpp"
+#include "speculate/ngram_drafter.hpp"
+
+namespace adze {
+namespace {
+
+using engine::ScriptedBackend;
+
+Engine scripted(std::int32_t slots, std::int64_t context = 512) {
+  engine::CoreParts parts;
+  parts.tokenizer = engine::test_vocabulary({});
+  parts.pages = 24;
+  parts.slots = slots;
+  parts.backend =
+      std::make_unique<ScriptedBackend>(engine::ScriptedOptions{.vocabulary = parts.tokenizer->size(),
+                                                                .context = context,
+                                                                .max_batch_rows = 32,
+                                                                .pages = parts.pages,
+                                                                .slots = slots},
+                                        ScriptedBackend::play({65, 66, 67, 65, 66, 67, 65, 66, 67, 65, 66, 67}, 3, 70));
+  parts.drafter = std::make_unique<speculate::NgramDrafter>(slots > 0 ? speculate::DraftRules::recurrent()
+                                                                      : speculate::DraftRules::attention());
+  parts.info.vocabulary = parts.tokenizer->size();
+  parts.info.context = context;
+  parts.max_batch_rows = 32;
+  return EngineImpl::assemble(std::move(parts));
+}
+
+Request ask(std::int32_t first, std::int64_t max_tokens) {
+  Request request;
+  request.prompt = {first, 2, 3};
+  request.options.sampling.temperature = 0;
+  request.options.max_tokens = max_tokens;
+  return request;
+}
+
+TEST(Desk, EightThreadsSubmitReadAndDrop) {
+  for (const std::int32_t slots : {0, 3}) {
+    Engine engine = scripted(slots);
+    const auto expected = engine.generate(ask(1, 30).prompt, ask(1, 30).options, nullptr).value();
+    std::atomic<int> answered = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 12; ++i) {
+          auto answer = engine.submit(ask(1 + (t + i) % 5, 30));
+          ASSERT_TRUE(answer) << answer.error().message;
+          switch ((t + i) % 4) {
+            case 0: continue;  // dropped unread
+            case 1: {
+              ASSERT_TRUE(answer->next());
+              answer->cancel();
+              const auto cancelled = answer->wait();
+              ASSERT_TRUE(cancelled);
+              break;
+            }
+            default: {
+              const auto whole = answer->wait();
+              ASSERT_TRUE(whole) << whole.error().message;
+              EXPECT_EQ(whole->ids, expected.ids);
+              ++answered;
+            }
+          }
+          if (i % 5 == 0) {
+            EXPECT_GE(engine.statistics().pages, engine.statistics().pages_in_use);
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(answered, 48);
+    ASSERT_TRUE(engine.generate(ask(1, 1).prompt, ask(1, 1).options, nullptr));  // a step ends what was dropped
+    const EngineStatistics statistics = engine.statistics();
+    EXPECT_EQ(statistics.pages_in_use, 0);
+    EXPECT_EQ(statistics.slots_in_use, 0);
+    EXPECT_EQ(statistics.running + statistics.waiting, 0u);
+    EXPECT_GT(statistics.prefix_hits, 0);
+  }
+}
+
+// An answer may be cancelled by another thread than the one that waits for it.
+TEST(Desk, AnotherThreadCancels) {
+  Engine engine = scripted(0, 1 << 20);
+  Answer endless = engine.submit(ask(1, -1)).value();
+  std::thread other([&] { endless.cancel(); });
+  EXPECT_NE(endless.wait()->finish, FinishReason::error);
+  other.join();
+}
+
+std::int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::int64_t size = 0, resident = 0;
+  statm >> size >> resident;
+  return resident * 4096;
+}
+
+TEST(Desk, ManyShortRequestsLeaveNothing) {
+  Engine engine = scripted(2);
+  const auto some = [&](int count, int from) {
+    for (int i = from; i < from + count; ++i) {
+      Request request = ask(i % 200, 4);
+      request.prompt = {i % 251, i / 251 % 251, i / 63001 % 251};  // each is new, so that the index has to forget
+      ASSERT_TRUE(engine.generate(request.prompt, request.options, nullptr));
+    }
+  };
+  some(20'000, 0);
+  const std::int64_t before = resident_bytes();
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  some(2'000, 20'000);  // their own bookkeeping grows
+#else
+  some(100'000, 20'000);
+  EXPECT_LE(resident_bytes() - before, 1 << 20);
+#endif
+  EXPECT_GT(before, 0);
+}
+
+}  // namespace
+}  // namespace adze
