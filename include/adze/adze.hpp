@@ -24,8 +24,8 @@ namespace adze {
 enum class ComputeType : std::uint8_t { automatic, f32 };             // f32: dequantise and multiply in float32
 enum class KvCacheType : std::uint8_t { automatic, f32, f16, q8_0 };  // automatic: f16 (f32 under ComputeType::f32)
 
-// Who guesses how an answer goes on, so that one forward can give several tokens (GenerateOptions::speculate). The answer
-// is the same with any of them. ngram: from the text itself; draft: a smaller model of the same vocabulary.
+// Who guesses how an answer goes on, so that one forward can give several tokens (GenerateOptions::speculate). The
+// answer is the same with any of them. ngram: from the text itself; draft: a smaller model of the same vocabulary.
 enum class Speculation : std::uint8_t { off, ngram, draft };
 
 // Replaces what the file says about rotary embedding; unset fields keep it.
@@ -94,8 +94,8 @@ struct GenerateOptions {
   std::vector<std::int32_t> stop_ids;
   bool ignore_eos = false;   // the model's end-of-generation tokens are never sampled; stop_ids still end the answer
   bool hash_logits = false;  // fill Generation::logits_hash (costs a pass over the logits)
-  // Of every token the log-probability, and of so many of the best ones beside it (at most 20); -1: of none. They are of
-  // the model's own distribution, before any sampler.
+  // Of every token the log-probability, and of so many of the best ones beside it (at most 20); -1: of none. They are
+  // of the model's own distribution, before any sampler.
   int top_logprobs = -1;
   std::vector<std::int32_t> allowed_ids;  // only these are sampled; empty: all
   std::vector<std::int32_t> banned_ids;   // never sampled
@@ -103,12 +103,12 @@ struct GenerateOptions {
   // tokens that may not follow. Called on whichever thread makes the step; for a drafted token as well.
   std::function<void(std::span<const std::int32_t> answer, std::span<std::uint32_t> allowed)> token_mask;
   bool speculate = true;  // drafts may be verified, if the engine makes any; the answer is the same
-  // Takes over what is computed of the prompt's beginning, and leaves what is computed for later requests. Only requests
-  // of the same salt share.
+  // Takes over what is computed of the prompt's beginning, and leaves what is computed for later requests. Only
+  // requests of the same salt share.
   bool reuse_prefix = true;
   std::string cache_salt;
-  // Asked between steps, also while the prompt is computed: true ends the answer as `cancelled`. Called by the thread that
-  // waits for the answer.
+  // Asked between steps, also while the prompt is computed: true ends the answer as `cancelled`. Called by the thread
+  // that waits for the answer.
   std::function<bool()> cancelled;
 };
 
@@ -123,9 +123,9 @@ struct Statistics {
   std::int64_t drafted_tokens = 0, accepted_tokens = 0;  // of drafts that were verified
   std::int64_t forwards = 0;                             // that gave the request at least one token
   std::int64_t preemptions = 0, recomputed_tokens = 0;   // when memory was short
-  double prompt_seconds = 0;          // to compute the prompt and sample the first token
-  double generate_seconds = 0;        // for the others
-  double first_token_seconds = 0;     // from the call to the first token
+  double prompt_seconds = 0;                             // to compute the prompt and sample the first token
+  double generate_seconds = 0;                           // for the others
+  double first_token_seconds = 0;                        // from the call to the first token
 
   // Tokens per second; 0 where nothing was computed. The first token's time belongs to the prompt.
   double prompt_rate() const { return prompt_seconds > 0 ? static_cast<double>(prompt_tokens) / prompt_seconds : 0; }
@@ -151,7 +151,7 @@ struct Generation {
   std::string stop_match;  // the stop string that ended it, if one did
   std::uint64_t seed = 0;
   Statistics statistics;
-  std::string logits_hash;  // 32 hex digits: XXH3 over the XXH3 of every sampled row, in order
+  std::string logits_hash;              // 32 hex digits: XXH3 over the XXH3 of every sampled row, in order
   std::vector<TokenLogprobs> logprobs;  // of `ids`, where they were asked for
 };
 
@@ -226,8 +226,8 @@ struct Request {
 
 // A piece of an answer, in order. Concatenated they are what Generation has.
 struct AnswerPiece {
-  std::string text;               // whole characters, nothing that a stop string could still swallow
-  std::vector<std::int32_t> ids;  // tokens that were added; the text of some may come later
+  std::string text;                     // whole characters, nothing that a stop string could still swallow
+  std::vector<std::int32_t> ids;        // tokens that were added; the text of some may come later
   std::vector<TokenLogprobs> logprobs;  // of ids, where they were asked for
 };
 
@@ -318,12 +318,12 @@ class Engine {
   std::string detokenize(std::span<const std::int32_t> ids, bool show_special) const;
   bool adds_bos() const;
 
-  // submit() and wait(), with the pieces of text as they come. Raw completion of ids; nothing is added to them. Errors: context_full (before any work), non_finite,
-  // invalid_argument and limit_exceeded (the options, by name).
+  // submit() and wait(), with the pieces of text as they come. Raw completion of ids; nothing is added to them. Errors:
+  // context_full (before any work), non_finite, invalid_argument and limit_exceeded (the options, by name).
   Result<Generation> generate(std::span<const std::int32_t> prompt, const GenerateOptions& options,
                               const OnText& on_text);
-  // Any thread. Each answer is what it would be alone, bit for bit, whatever else runs. Errors: context_full (before any
-  // work), invalid_argument and limit_exceeded (the options, by name; too many requests wait).
+  // Any thread. Each answer is what it would be alone, bit for bit, whatever else runs. Errors: context_full (before
+  // any work), invalid_argument and limit_exceeded (the options, by name; too many requests wait).
   Result<Answer> submit(Request request);
   // Several answers to one prompt, which is computed once; the seeds are the first one's and the numbers after it.
   Result<std::vector<Answer>> submit_copies(const Request& request, int copies);
@@ -337,6 +337,10 @@ class Engine {
   // Of one forward of `rows` rows, shared evenly by `sequences` texts of `depth` tokens each, with `wanted` rows'
   // logits.
   ForwardWork forward_work(std::int64_t rows, std::int64_t wanted, std::int64_t sequences, std::int64_t depth) const;
+  // A chat as the model's template writes it, ready for an answer; user text never becomes special tokens. An empty
+  // system text: none. Errors: unsupported_feature (no template), template_error.
+  Result<std::vector<std::int32_t>> chat_prompt(std::span<const ChatMessage> messages, std::string_view system,
+                                                Thinking thinking) const;
   // Errors: unsupported_feature when the model has no chat template. They may outlive
   // the engine.
   Result<Conversation> start_conversation();

@@ -194,17 +194,6 @@ ForwardWork Engine::forward_work(std::int64_t rows, std::int64_t wanted, std::in
   return impl_->core->forward_work({.rows = rows, .wanted = wanted, .sequences = sequences, .depth = depth});
 }
 
-Result<Conversation> Engine::start_conversation() {
-  const engine::CoreParts& parts = impl_->core->parts();
-  if (parts.template_error) return tl::unexpected(*parts.template_error);
-  if (!parts.chat_template) {
-    return fail(ErrorCode::unsupported_feature, "the model has no chat template",
-                "give one with --chat-template FILE, or continue text with `adze generate`");
-  }
-  const std::int64_t seconds = parts.template_time ? *parts.template_time : parts.host.unix_seconds();
-  return Conversation(std::make_unique<ConversationImpl>(impl_->core, *parts.chat_template, text::civil_time(seconds)));
-}
-
 Status Engine::evaluate(std::span<const std::int32_t> ids, const std::function<bool(std::int64_t position)>& wanted,
                         const OnLogits& on_logits) {
   return impl_->core->evaluate(ids, wanted, on_logits);

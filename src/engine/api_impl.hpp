@@ -34,6 +34,9 @@ struct ConversationImpl {
   ConversationImpl(std::shared_ptr<engine::Core> engine_core, text::ChatTemplate jinja, text::CivilTime started)
       : core(std::move(engine_core)), chat_template(std::move(jinja)), time(started) {}
 
+  // Errors: unsupported_feature when the model has no template, or the template's own error.
+  static Result<std::unique_ptr<ConversationImpl>> open(const std::shared_ptr<engine::Core>& core);
+
   // The whole conversation, ready for an answer, as the template writes it: user text never becomes special tokens.
   Result<std::vector<std::int32_t>> prompt() const;
 

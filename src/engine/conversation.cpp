@@ -31,6 +31,31 @@ Result<std::vector<std::int32_t>> ConversationImpl::prompt() const {
   return tokenizer.encode(segments, {.add_bos = tokenizer.adds_bos()});
 }
 
+Result<std::unique_ptr<ConversationImpl>> ConversationImpl::open(const std::shared_ptr<engine::Core>& core) {
+  const engine::CoreParts& parts = core->parts();
+  if (parts.template_error) return tl::unexpected(*parts.template_error);
+  if (!parts.chat_template) {
+    return fail(ErrorCode::unsupported_feature, "the model has no chat template",
+                "give one with --chat-template FILE, or continue text with `adze generate`");
+  }
+  const std::int64_t seconds = parts.template_time ? *parts.template_time : parts.host.unix_seconds();
+  return std::make_unique<ConversationImpl>(core, *parts.chat_template, text::civil_time(seconds));
+}
+
+Result<Conversation> Engine::start_conversation() {
+  ADZE_TRY(std::unique_ptr<ConversationImpl> conversation, ConversationImpl::open(impl_->core));
+  return Conversation(std::move(conversation));
+}
+
+Result<std::vector<std::int32_t>> Engine::chat_prompt(std::span<const ChatMessage> messages, std::string_view system,
+                                                      Thinking thinking) const {
+  ADZE_TRY(const std::unique_ptr<ConversationImpl> conversation, ConversationImpl::open(impl_->core));
+  conversation->system = system;
+  conversation->messages.assign(messages.begin(), messages.end());
+  conversation->thinking = thinking;
+  return conversation->prompt();
+}
+
 Conversation::Conversation(std::unique_ptr<ConversationImpl> impl) : impl_(std::move(impl)) {}
 Conversation::Conversation(Conversation&&) noexcept = default;
 Conversation& Conversation::operator=(Conversation&&) noexcept = default;

@@ -111,8 +111,8 @@ void RequestLoop::note_deadlines(double now) {
 
 // Not behind the prompt's last row: what is kept of the prompt ends there.
 bool RequestLoop::may_draft(const Live& live) const {
-  return drafter_ != nullptr && live.spec.speculate && live.state == RequestState::running &&
-         live.prompt_done() && !live.decoding->finished() && live.sequence.waiting() == 1;
+  return drafter_ != nullptr && live.spec.speculate && live.state == RequestState::running && live.prompt_done() &&
+         !live.decoding->finished() && live.sequence.waiting() == 1;
 }
 
 void RequestLoop::propose() {

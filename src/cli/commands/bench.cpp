@@ -5,13 +5,16 @@
 #include "cli/bench/model.hpp"
 #include "cli/commands/all.hpp"
 #include "cli/context.hpp"
+#include "cli/contract/command.hpp"
 
 namespace adze::cli {
 namespace {
 
 constexpr Positional kPositionals[] = {
-    {"WHAT", "model, kernels or limits"},
-    {"NAME", "For model: a model file, or the name of a pulled model. For kernels: weight types (Q4_0 ...), attention",
+    {"WHAT", "model, kernels, limits, contract, compare or baseline"},
+    {"NAME",
+     "For model: a model file, or the name of a pulled model. For kernels: weight types (Q4_0 ...), attention. For "
+     "contract: its file. For compare: two result folders. For baseline: a result folder and a new name",
      false, true},
 };
 constexpr Option kOptions[] = {
@@ -23,6 +26,10 @@ constexpr Option kOptions[] = {
     {"--peer", "LLAMA-BENCH", "model: llama.cpp's llama-bench, run in turn with Adze; prints a table of both", ""},
     {"--rows", "LIST", "kernels: rows of activations (default 1,2,4,8,12,16,64)", ""},
     {"--unpacked", "", "kernels: weights as files hold them, which they are until a model is packed", ""},
+    {"--model", "MODEL", "contract: instead of the contract's own", ""},
+    {"--out", "DIR", "contract: the result's folder, which must not exist (default: a dated one here)", ""},
+    {"--baseline", "DIR", "contract: an earlier result; slower than that is exit code 4", ""},
+    {"--band", "SHARE", "contract, compare: how much slower is not slower (default 0.1)", ""},
     {"--json", "", "Print one JSON object with every figure", ""},
 };
 constexpr SettingGroup kSettings[] = {SettingGroup::engine, SettingGroup::hub, SettingGroup::cache};
@@ -30,11 +37,16 @@ constexpr Example kExamples[] = {
     {"adze bench model smollm2 --threads 2", "Prompt and generation rates, and what share of the limit they are"},
     {"adze bench model smollm2 -t 2 --prompt-tokens 0 --batch 1,8,16", "Texts side by side"},
     {"adze bench model x.gguf -t 2 --peer ./llama-bench", "Beside llama.cpp, round by round"},
+    {"adze bench contract bench/contracts/code-edit.json",
+     "Answers checked against plain decoding, and how fast they come"},
     {"adze bench kernels Q4_0 Q8_0 --rows 1,8", "Matrix products alone"},
 };
 
 Result<ExitCode> run_bench(Context& context) {
   const std::string what = *context.arguments.positional(0);
+  if (what == "contract") return contract::bench_contract(context);
+  if (what == "compare") return contract::bench_compare(context);
+  if (what == "baseline") return contract::bench_baseline(context);
   const auto words = [&](std::size_t most) -> Status {
     const auto more = context.arguments.positional(most);
     if (!more) return {};
@@ -58,7 +70,7 @@ Result<ExitCode> run_bench(Context& context) {
   if (what == "kernels") return bench::bench_kernels(context);
   if (what == "limits") return bench::bench_limits(context);
   return fail(ErrorCode::invalid_argument, fmt::format("there is no benchmark '{}'", what),
-              "It is model, kernels or limits.");
+              "It is model, kernels, limits, contract, compare or baseline.");
 }
 
 }  // namespace
