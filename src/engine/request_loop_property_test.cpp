@@ -182,7 +182,7 @@ struct Lived {
   std::int64_t preemptions = 0, reused = 0, accepted = 0;
 };
 
-Lived live(const Scenario& scenario, std::shared_ptr<const text::Tokenizer> vocabulary) {
+Lived live(const Scenario& scenario, const std::shared_ptr<const text::Tokenizer>& vocabulary) {
   std::unique_ptr<speculate::Drafter> drafter;
   BenchOptions options = scenario.options;
   const auto rules = options.slots > 0 ? speculate::DraftRules::recurrent() : speculate::DraftRules::attention();
@@ -235,7 +235,8 @@ Lived live(const Scenario& scenario, std::shared_ptr<const text::Tokenizer> voca
 }
 
 // Alone, in an empty engine with memory for everything, without drafts.
-LoopBench::Outcome alone(const Scenario& scenario, const Ask& ask, std::shared_ptr<const text::Tokenizer> vocabulary) {
+LoopBench::Outcome alone(const Scenario& scenario, const Ask& ask,
+                         const std::shared_ptr<const text::Tokenizer>& vocabulary) {
   BenchOptions options = scenario.options;
   if (options.pages > 0) options.pages = 64;
   if (options.sliding_pages > 0) options.sliding_pages = 64;
@@ -253,7 +254,7 @@ struct Totals {
   std::int64_t preemptions = 0, reused = 0, accepted = 0, cancelled = 0, failed = 0;
 };
 
-void check(const Scenario& scenario, std::shared_ptr<const text::Tokenizer> vocabulary, Totals& totals) {
+void check(const Scenario& scenario, const std::shared_ptr<const text::Tokenizer>& vocabulary, Totals& totals) {
   const Lived lived = live(scenario, vocabulary);
   const Lived again = live(scenario, vocabulary);
   EXPECT_EQ(lived.route, again.route);

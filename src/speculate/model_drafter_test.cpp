@@ -12,7 +12,6 @@ namespace adze::speculate {
 namespace {
 
 using engine::ScriptedBackend;
-using engine::ScriptedOptions;
 using Tokens = std::vector<std::int32_t>;
 
 constexpr int kVocabulary = 40;
