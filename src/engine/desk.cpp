@@ -11,7 +11,9 @@ namespace adze::engine {
 
 Desk::Turn::Turn(const Desk& desk) : desk_(desk) {
   std::unique_lock lock(desk_.mutex_);
+  ++desk_.turns_wanted_;
   desk_.changed_.wait(lock, [&] { return !desk_.busy_; });
+  --desk_.turns_wanted_;
   desk_.busy_ = true;
 }
 
@@ -73,7 +75,7 @@ bool Desk::next(Ticket& ticket, RequestEvent& event) {
       lock.lock();
       if (stop && !ticket.ended) cancels_.push_back(ticket.id);
     }
-    if (!busy_) {
+    if (!busy_ && turns_wanted_ == 0) {
       make_step(lock);
     } else {
       changed_.wait_for(lock, std::chrono::duration<double>(policy::kCancelPollSeconds));

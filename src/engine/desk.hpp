@@ -72,8 +72,9 @@ class Desk {
   Host host_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  mutable bool busy_ = false;  // somebody has the turn
-  double now_ = 0;             // the latest that was read of the clock
+  mutable bool busy_ = false;     // somebody has the turn
+  mutable int turns_wanted_ = 0;  // by threads that want it for something else than a step; they come first
+  double now_ = 0;                // the latest that was read of the clock
   RequestId last_id_ = 0;
   std::size_t waiting_ = 0;  // in the loop, after its last step
   std::vector<RequestSpec> inbox_;

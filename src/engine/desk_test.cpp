@@ -98,6 +98,29 @@ TEST(Desk, AnotherThreadCancels) {
   other.join();
 }
 
+// Who asks something of the engine comes between two steps, however many there are.
+TEST(Desk, StepsLeaveRoomForOthers) {
+  Engine engine = scripted(0, 1 << 20);
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    Request request = ask(1, 1);
+    request.prompt.assign(1200, 5);  // tens of steps without an event
+    for (int i = 0; i < 50; ++i) {
+      request.prompt[0] = i;
+      ASSERT_TRUE(engine.submit(request)->wait());
+    }
+    done = true;
+  });
+  std::int64_t steps = 0, seen = 0;
+  while (!done) {
+    const std::int64_t now = engine.statistics().steps;
+    seen += now > steps ? 1 : 0;
+    steps = now;
+  }
+  reader.join();
+  EXPECT_GT(seen, 5);
+}
+
 [[maybe_unused]] std::int64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::int64_t size = 0, resident = 0;
