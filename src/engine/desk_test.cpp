@@ -101,24 +101,25 @@ TEST(Desk, AnotherThreadCancels) {
 // Who asks something of the engine comes between two steps, however many there are.
 TEST(Desk, StepsLeaveRoomForOthers) {
   Engine engine = scripted(0, 1 << 20);
-  std::atomic<bool> done = false;
+  std::atomic<bool> enough = false;
   std::thread reader([&] {
     Request request = ask(1, 1);
     request.prompt.assign(1200, 5);  // tens of steps without an event
-    for (int i = 0; i < 50; ++i) {
-      request.prompt[0] = i;
+    while (!enough) {
+      request.prompt[0] = (request.prompt[0] + 1) % 250;
       ASSERT_TRUE(engine.submit(request)->wait());
     }
-    done = true;
   });
-  std::int64_t steps = 0, seen = 0;
-  while (!done) {
-    const std::int64_t now = engine.statistics().steps;
-    seen += now > steps ? 1 : 0;
-    steps = now;
+  std::int64_t steps = 0;
+  for (int i = 0; i < 200; ++i) {
+    const EngineStatistics now = engine.statistics();
+    EXPECT_GE(now.steps, steps);
+    EXPECT_LE(now.running + now.waiting, 1u);
+    steps = now.steps;
   }
+  enough = true;
   reader.join();
-  EXPECT_GT(seen, 5);
+  EXPECT_EQ(engine.statistics().pages_in_use, 0);
 }
 
 [[maybe_unused]] std::int64_t resident_bytes() {
