@@ -94,6 +94,26 @@ Error Sampler::nothing_left(TokenMask mask, std::int64_t position) const {
                     : "the grammar cannot go on from this text: let it end there, or widen it"};
 }
 
+// Reading a whole row again takes as long as copying it. Masks, allowed ids and DRY may change every block.
+std::span<const float> Sampler::edited_maxima(const Row& given, std::span<const std::int32_t> history, TokenMask mask,
+                                              Scratch& scratch) const {
+  const auto recent = has_penalties_ ? tail(history, parameters_.penalty_window) : std::span<const std::int32_t>();
+  const std::size_t touched = recent.size() + parameters_.logit_bias.size() + parameters_.banned.size();
+  if (given.maxima.empty() || !mask.empty() || !allowed_.empty() || has_dry_ || touched > given.maxima.size() / 2) {
+    return {};
+  }
+  scratch.maxima_.assign(given.maxima.begin(), given.maxima.end());
+  const auto update = [&](std::int32_t id) {
+    const std::size_t block = static_cast<std::size_t>(id) / kMaximaBlock, first = block * kMaximaBlock;
+    const auto values = std::span(scratch.row_).subspan(first, std::min(kMaximaBlock, scratch.row_.size() - first));
+    scratch.maxima_[block] = *std::ranges::max_element(values);
+  };
+  for (const std::int32_t id : recent) update(id);
+  for (const auto& [id, bias] : parameters_.logit_bias) update(id);
+  for (const std::int32_t id : parameters_.banned) update(id);
+  return scratch.maxima_;
+}
+
 Result<std::int32_t> Sampler::sample(const Row& given, std::span<const std::int32_t> history, std::int64_t position,
                                      Scratch& scratch, const SampleOptions& options) const {
   const std::span<const float> logits = given.logits;
@@ -110,7 +130,7 @@ Result<std::int32_t> Sampler::sample(const Row& given, std::span<const std::int3
   if (edits_ || !options.mask.empty()) {
     scratch.row_.assign(logits.begin(), logits.end());
     edit(scratch.row_, history, options.mask, scratch);
-    row = {scratch.row_};
+    row = {scratch.row_, edited_maxima(given, history, options.mask, scratch)};
     scan = scan_row(row);
     if (!(scan.max <= std::numeric_limits<float>::max())) {
       return fail(ErrorCode::invalid_argument, "penalties and biases push a logit beyond the range of float32");

@@ -33,6 +33,7 @@ class Scratch {
   friend void log_probabilities(const Row& row, std::int32_t drawn, int top, Scratch& scratch, LogProbabilities& out);
   std::size_t vocabulary_;
   std::vector<float> row_;                 // [V]
+  std::vector<float> maxima_;              // [V / kMaximaBlock], of row_
   std::vector<float> weights_;             // [V]
   std::vector<std::int32_t> counts_;       // [V], zeros between calls
   std::vector<std::int32_t> dry_lengths_;  // [history]
@@ -68,6 +69,9 @@ class Sampler {
   Sampler() = default;
   // Truncates and draws.
   std::int32_t pick(const Row& row, float max, PositionNoise noise, Scratch& scratch) const;
+  // The maxima of scratch.row_, which is `given` edited, where only few blocks can have changed; else none.
+  std::span<const float> edited_maxima(const Row& given, std::span<const std::int32_t> history, TokenMask mask,
+                                       Scratch& scratch) const;
   void edit(std::span<float> row, std::span<const std::int32_t> history, TokenMask mask, Scratch& scratch) const;
   // Why no token is left of a row of logits.
   Error nothing_left(TokenMask mask, std::int64_t position) const;

@@ -165,6 +165,20 @@ TEST(Sampler, MaximaOfBlocksChangeNothing) {
             const std::vector<std::int32_t> history{0};
             EXPECT_EQ(sampler.sample(Row{logits, maxima}, history, 7, scratch).value(),
                       sampler.sample(logits, history, 7, scratch).value());
+            // Few blocks of many are edited: the best token is banned, one of the middle is favoured.
+            SamplerParameters edited = p;
+            const auto best = static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
+            edited.banned = {best};
+            edited.logit_bias = {{static_cast<std::int32_t>(size / 2), 3.0f}};
+            edited.frequency_penalty = 0.5f;
+            const Sampler editing = Sampler::create(edited, static_cast<int>(size)).value();
+            const std::vector<std::int32_t> recent{0, static_cast<std::int32_t>(size / 3), best};
+            const auto with = editing.sample(Row{logits, maxima}, recent, 7, scratch);
+            const auto without = editing.sample(logits, recent, 7, scratch);
+            ASSERT_EQ(with.has_value(), without.has_value());
+            if (with) {
+              EXPECT_EQ(*with, *without);
+            }
           }
         }
       }
