@@ -89,11 +89,13 @@ class KvSequence {
   // out_of_memory, with need and have; then nothing has changed.
   Status reserve(std::int64_t length);
   // `positions` more of the room are computed and belong to the text. Of these the last `pending` are not in the slot's
-  // state yet: they are rows of its log, which the next batch replays first. Pages that left the window are released by
-  // the next publish() or reserve(), so that publish() can keep them.
+  // state yet: they are rows of its log, which the next batch replays first. Pages that left the window stay, so that
+  // publish() can keep them; call that or release_left() before anybody counts what can be had.
   void commit(std::int64_t positions, std::int64_t pending = 0);
   // Releases the room behind length() (after a rejected draft).
   void shrink();
+  // Releases the pages of which the window has left every position. So does the next publish() or reserve().
+  void release_left();
 
   // Only while nothing is held: takes over the longest computed beginning of `ids`, of fewer than `below` tokens.
   Reuse attach(std::span<const std::int32_t> ids, std::int64_t below);
@@ -129,7 +131,6 @@ class KvSequence {
   PrefixNode* node_of(std::size_t i) const;
   PrefixNode* parent_of(std::size_t page) const { return page == 0 ? root_ : path_[page - 1]; }
   void drop_page(Group group, std::size_t i);
-  void release_left();
   void own_written_page();
   bool own_for_index(std::size_t i);
   void take_state_from(PrefixNode& node);

@@ -168,7 +168,6 @@ void KvSequence::drop_page(Group group, std::size_t i) {
   if (PrefixNode* node = node_of(i); node != nullptr && group == Group::sliding) cache_->index_.settle(*node);
 }
 
-// Pages of which the window has left every position.
 void KvSequence::release_left() {
   if (!cache_->has(Group::sliding)) return;
   const std::int64_t first = (length_ - cache_->options_.window + 1) / cache_->options_.page_tokens;

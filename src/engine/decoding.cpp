@@ -59,10 +59,14 @@ std::int64_t Decoding::most_tokens_left() const {
 }
 
 // The end came from outside the text: a character that was begun is broken, and what a stop string might have swallowed
-// is text after all.
+// is text after all. The sign for the broken character may complete a stop string.
 void Decoding::close(FinishReason reason) {
   finish_ = reason;
-  if (!spec_.stops.feed(decoder_.flush(), text_)) spec_.stops.flush(text_);
+  if (spec_.stops.feed(decoder_.flush(), text_)) {
+    finish_ = FinishReason::stop;
+  } else {
+    spec_.stops.flush(text_);
+  }
 }
 
 void Decoding::fail(Error error) {

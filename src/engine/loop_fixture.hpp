@@ -24,6 +24,8 @@ struct BenchOptions {
   std::int64_t window = 0;
   std::int32_t slots = 0;
   int max_running = 64;
+  std::int64_t checkpoint_tokens = 1024;
+  speculate::CostTable costs = speculate::CostTable::built_in();
   speculate::Drafter* drafter = nullptr;
 };
 
@@ -35,7 +37,7 @@ struct AskOptions {
 
 class LoopBench final : public cache::Device {
  public:
-  LoopBench(ScriptedBackend::Model model, std::shared_ptr<const text::Tokenizer> vocabulary, BenchOptions o)
+  LoopBench(ScriptedBackend::Model model, std::shared_ptr<const text::Tokenizer> vocabulary, const BenchOptions& o)
       : tokenizer(std::move(vocabulary)),
         backend({.vocabulary = tokenizer->size(),
                  .context = o.context,
@@ -49,14 +51,16 @@ class LoopBench final : public cache::Device {
                .full_pages = o.pages,
                .sliding_pages = o.sliding_pages,
                .slots = o.slots,
-               .window = o.window},
+               .window = o.window,
+               .checkpoint_tokens = o.checkpoint_tokens},
               *this),
         loop(backend, cache, tokenizer, o.drafter,
              {.max_rows = o.chunk,
               .max_running = o.slots > 0 ? std::min(o.max_running, o.slots) : o.max_running,
               .vocabulary = tokenizer->size(),
               .context = o.context,
-              .rules = o.slots > 0 ? speculate::DraftRules::recurrent() : speculate::DraftRules::attention()}) {}
+              .rules = o.slots > 0 ? speculate::DraftRules::recurrent() : speculate::DraftRules::attention(),
+              .costs = o.costs}) {}
 
   RequestSpec spec(std::vector<std::int32_t> prompt, AskOptions ask) const {
     std::vector<std::int32_t> ends(tokenizer->end_of_generation().begin(), tokenizer->end_of_generation().end());

@@ -298,10 +298,19 @@ void RequestLoop::take_results() {
     const bool tail = live->spec.reuse && !live->prompt_done() && sequence.waiting() == (has_states() ? 1 : 0);
     if (tail) {
       sequence.kv.publish_tail(sequence.ids, cache::KvSequence::State::copy);
-    } else if (live->spec.reuse) {
-      sequence.kv.publish(sequence.ids);
+    } else {
+      keep(*live);
     }
     if (sequence.waiting() == 0) verify(*live, wanted);
+  }
+}
+
+// What was computed becomes known to others, or what the window has left goes without a word.
+void RequestLoop::keep(Live& live) {
+  if (live.spec.reuse) {
+    live.sequence.kv.publish(live.sequence.ids);
+  } else {
+    live.sequence.kv.release_left();
   }
 }
 
@@ -321,7 +330,7 @@ void RequestLoop::verify(Live& live, int& wanted) {
   }
   if (drafted > 0) {
     Stepper::accept_draft(live.sequence, accepted);
-    if (live.spec.reuse) live.sequence.kv.publish(live.sequence.ids);
+    keep(live);
     live.gate.verified(drafted, accepted);
     drafter_->verified(live.id(), std::span(live.draft).first(static_cast<std::size_t>(drafted)), accepted);
   } else if (drafter_ != nullptr && live.spec.speculate) {

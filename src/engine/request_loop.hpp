@@ -109,6 +109,7 @@ class RequestLoop {
   void admit(Live& live);
   void add_rows(Live& live, const PlannedRows& planned);
   void take_results();
+  void keep(Live& live);
   void fail_first_running();
   void verify(Live& live, int& wanted);
   void wake_siblings(Live& first, const sample::Row& row);

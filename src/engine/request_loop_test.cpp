@@ -142,6 +142,14 @@ TEST(RequestLoop, CancelFreesWhatItHeld) {
   EXPECT_TRUE(bench.loop.idle());
 }
 
+// What is cut off never stands for another end than the stop string.
+TEST(RequestLoop, ABrokenCharacterMayCompleteAStopString) {
+  const Answer answer = say({"a", "\xf0\x9f"}, {"a\xef\xbf\xbd"}, 2);
+  EXPECT_EQ(answer.text, "");
+  EXPECT_EQ(answer.finish, FinishReason::stop);
+  EXPECT_EQ(answer.match, "a\xef\xbf\xbd");
+}
+
 // Two pages for a text of 60 + 40 tokens and one of 10 + 30: the younger one gives its page up and comes again.
 TEST(RequestLoop, TheYoungerGivesRoomAndResumes) {
   const auto vocabulary = test_vocabulary({});
@@ -210,6 +218,18 @@ TEST(RequestLoop, TheSamePromptIsComputedOnce) {
       EXPECT_EQ(next.counts.why_not_more, cache::MissReason::none);
       EXPECT_EQ(bench.backend.rows_run() - before, 1 + 4);
     }
+  }
+}
+
+// A text that leaves nothing to others gives back what the window has left before the next step is planned.
+TEST(RequestLoop, WhatTheWindowLeftIsFreeForTheNextPage) {
+  const auto vocabulary = test_vocabulary({});
+  for (const bool reuse : {true, false}) {
+    LoopBench bench(ScriptedBackend::noise(4), vocabulary,
+                    {.chunk = 1, .pages = 0, .sliding_pages = 2, .window = 20, .checkpoint_tokens = 64});
+    RequestSpec spec = bench.spec(std::vector<std::int32_t>(200, 5), {.max_tokens = 5});
+    spec.reuse = reuse;
+    EXPECT_EQ(bench.run(std::move(spec)).end->ids().size(), 5u);
   }
 }
 

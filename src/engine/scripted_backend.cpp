@@ -96,11 +96,17 @@ void ScriptedBackend::move_state(const backend::SequencePages& sequence, const b
   ADZE_CHECK(std::ssize(state.log) <= limits::kMaxDraft, "{} rows in the log", state.log.size());
 }
 
-void ScriptedBackend::check_state(const backend::SequencePages& sequence, std::span<const std::int32_t> history) const {
-  if (states_.empty()) return;
+// What the state was made from, uncertain rows included.
+std::vector<std::int32_t> ScriptedBackend::text_of(const backend::SequencePages& sequence) const {
   const State& state = states_[static_cast<std::size_t>(sequence.slot)];
   std::vector<std::int32_t> text = state.seen;
   text.insert(text.end(), state.log.begin(), state.log.end());
+  return text;
+}
+
+void ScriptedBackend::check_state(const backend::SequencePages& sequence, std::span<const std::int32_t> history) const {
+  if (states_.empty()) return;
+  const std::vector<std::int32_t> text = text_of(sequence);
   ADZE_CHECK(history.size() <= text.size() && std::ranges::equal(history, std::span(text).last(history.size())),
              "slot {} holds another text", sequence.slot);
 }
@@ -129,8 +135,10 @@ Status ScriptedBackend::run(const backend::Batch& batch) {
     if (options_.pages > 0) {
       read(PageGroup::full, sequence, row.position, history);
       ADZE_CHECK(std::ranges::equal(window, std::span(history).last(window.size())), "the groups hold other texts");
-    } else {
+    } else if (options_.sliding_pages > 0) {
       history = window;
+    } else {
+      history = text_of(sequence);
     }
     check_state(sequence, history);
     logits_.emplace_back(static_cast<std::size_t>(options_.vocabulary));

@@ -19,7 +19,7 @@ struct ScriptedOptions {
   int vocabulary = 0;
   std::int64_t context = 0;
   int max_batch_rows = 256;
-  std::int32_t pages = 0;          // of full layers; 0: it has none, and the function sees only the window
+  std::int32_t pages = 0;          // of full layers; 0: it has none, and the function sees the window, or the state
   std::int32_t sliding_pages = 0;  // more: it has sliding layers too, with `window`
   std::int64_t window = 0;
   std::int32_t slots = 0;  // more: behaves as a recurrent model, whose state only goes forward
@@ -63,6 +63,7 @@ class ScriptedBackend final : public backend::Prepared {
             std::vector<std::int32_t>& history);
   void replay(const backend::Batch& batch);
   void move_state(const backend::SequencePages& sequence, const backend::Row& row, int index);
+  std::vector<std::int32_t> text_of(const backend::SequencePages& sequence) const;
   void check_state(const backend::SequencePages& sequence, std::span<const std::int32_t> history) const;
 
   ScriptedOptions options_;
