@@ -100,7 +100,8 @@ struct GenerateOptions {
   std::vector<std::int32_t> allowed_ids;  // only these are sampled; empty: all
   std::vector<std::int32_t> banned_ids;   // never sampled
   // Asked before each token with those of the answer so far: clears the bits (32 to a word, token i at bit i % 32) of
-  // tokens that may not follow. Called on whichever thread makes the step; for a drafted token as well.
+  // tokens that may not follow. Called on whichever thread makes the step; for a drafted token as well. It must
+  // not use the engine, as no callback may.
   std::function<void(std::span<const std::int32_t> answer, std::span<std::uint32_t> allowed)> token_mask;
   bool speculate = true;  // drafts may be verified, if the engine makes any; the answer is the same
   // Takes over what is computed of the prompt's beginning, and leaves what is computed for later requests. Only
@@ -237,7 +238,8 @@ struct AnswerImpl;
 
 // A request that was submitted. Its functions are called by one thread at a time, any one; answers of one engine may be
 // read by as many threads. The thread that waits makes the engine's steps, for all requests, unless another one does
-// already. An answer may outlive the engine object. Destroying one that has not ended cancels it.
+// already. An answer may outlive the engine object. Destroying one that has not ended cancels it,
+// and waits for a step that is being made: its callbacks are not called afterwards.
 class Answer {
  public:
   Answer(Answer&&) noexcept;

@@ -97,13 +97,13 @@ Answer::Answer(std::unique_ptr<AnswerImpl> impl) : impl_(std::move(impl)) {}
 Answer::Answer(Answer&&) noexcept = default;
 Answer& Answer::operator=(Answer&& other) noexcept {
   if (this != &other) {
-    if (impl_) cancel();
+    if (impl_) impl_->core->desk().drop(*impl_->ticket);
     impl_ = std::move(other.impl_);
   }
   return *this;
 }
 Answer::~Answer() {
-  if (impl_) cancel();
+  if (impl_) impl_->core->desk().drop(*impl_->ticket);
 }
 
 std::uint64_t Answer::id() const { return impl_->ticket->id; }
@@ -155,8 +155,11 @@ Result<Generation> engine::generate(const std::shared_ptr<Core>& core, std::vect
   request.options = options;
   ADZE_TRY(std::vector<Answer> answers, EngineImpl::submit(core, {&request, 1}, 1));
   Answer& answer = answers.front();
+  bool wanted = static_cast<bool>(on_text);
   while (const auto piece = answer.next()) {
-    if (!piece->text.empty() && on_text && !on_text(piece->text)) answer.cancel();
+    if (!wanted || piece->text.empty() || on_text(piece->text)) continue;
+    wanted = false;
+    answer.cancel();
   }
   return answer.wait();
 }

@@ -168,7 +168,7 @@ Result<Generation> Core::finish(const Ticket& ticket, const RequestEvent& last) 
   return result;
 }
 
-EngineStatistics Core::statistics() const {
+EngineStatistics Core::statistics() {
   return desk_.alone([&] {
     const cache::CacheStatistics counts = cache_.statistics();
     EngineStatistics s;

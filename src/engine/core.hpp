@@ -56,7 +56,7 @@ class Core {
   const CoreParts& parts() const { return parts_; }
   const ModelInfo& info() const { return parts_.info; }
   Desk& desk() { return desk_; }
-  EngineStatistics statistics() const;
+  EngineStatistics statistics();
 
   // Checks the requests and puts them in line together, each as often as `copies` says, with seeds that count up.
   // Errors: those of Engine::submit(), and then none is in line.

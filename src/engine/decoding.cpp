@@ -1,6 +1,9 @@
 #include "engine/decoding.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/check.hpp"
@@ -27,7 +30,14 @@ std::int32_t Decoding::accept(const sample::Row& row, sample::Scratch& scratch) 
   sample::SampleOptions how;
   if (spec_.token_mask) {
     mask_.assign(sample::mask_words(static_cast<int>(row.logits.size())), ~std::uint32_t{0});
-    spec_.token_mask(ids_, mask_);
+    try {
+      spec_.token_mask(ids_, mask_);
+    } catch (const std::exception& thrown) {
+      fail({.code = ErrorCode::invalid_argument,
+            .message = fmt::format("the request's token mask failed: {}", thrown.what()),
+            .hint = {}});
+      return -1;
+    }
     how.mask = {mask_};
   }
   const auto token = spec_.sampler.sample(row, sequence_->ids, sequence_->length(), scratch, how);

@@ -26,6 +26,7 @@ struct Ticket {
   double submitted = 0, first_token = 0, finished = 0;  // Host::seconds
   std::deque<RequestEvent> events;
   bool ended = false;  // its last event is among `events`, or was taken
+  bool cancel_asked = false;
 };
 
 class Desk {
@@ -42,13 +43,15 @@ class Desk {
     bool copy = false;  // of the one before, whose prompt it shares
   };
   Result<std::vector<std::shared_ptr<Ticket>>> submit(std::vector<Order> orders);
-  void cancel(const Ticket& ticket);
+  void cancel(Ticket& ticket);
+  // The same, and when it returns no step is in the request's callbacks any more.
+  void drop(Ticket& ticket);
   // Waits for the ticket's next event and moves it to `event`. False: it has ended, and its last event was taken.
   bool next(Ticket& ticket, RequestEvent& event);
 
   // Runs `work` while no step is made: it may use everything behind the desk.
   template <class F>
-  auto alone(F work) const {
+  auto alone(F work) {
     const Turn turn(*this);
     return work();
   }
@@ -57,24 +60,30 @@ class Desk {
   // The turn of one thread to use what is behind the desk.
   class Turn {
    public:
-    explicit Turn(const Desk& desk);
+    explicit Turn(Desk& desk);
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
    private:
-    const Desk& desk_;
+    Desk& desk_;
   };
+  void ask_to_cancel(Ticket& ticket);
+  void settle(std::unique_lock<std::mutex>& lock);
+  std::vector<RequestId> take_in(std::unique_lock<std::mutex>& lock);
   void make_step(std::unique_lock<std::mutex>& lock);
   void deliver(std::vector<RequestEvent>& events, double now);
 
   RequestLoop& loop_;
   Host host_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  mutable bool busy_ = false;     // somebody has the turn
-  mutable int turns_wanted_ = 0;  // by threads that want it for something else than a step; they come first
-  double now_ = 0;                // the latest that was read of the clock
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool busy_ = false;          // somebody has the turn, or makes a step
+  int turns_wanted_ = 0;       // threads that wait for a turn
+  int steppers_ = 0;           // threads that wait for an event
+  bool step_is_next_ = false;  // turns and steps alternate while both are wanted
+  bool has_deadlines_ = false;
+  double now_ = 0;  // the latest that was read of the clock
   RequestId last_id_ = 0;
   std::size_t waiting_ = 0;  // in the loop, after its last step
   std::vector<RequestSpec> inbox_;

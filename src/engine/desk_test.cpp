@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
 
 #include "adze/adze.hpp"
@@ -96,6 +98,42 @@ TEST(Desk, AnotherThreadCancels) {
   std::thread other([&] { endless.cancel(); });
   EXPECT_NE(endless.wait()->finish, FinishReason::error);
   other.join();
+}
+
+// Answers that nobody reads do not fill the waiting line, nor keep pages.
+TEST(Desk, DroppedAnswersAreGoneAtOnce) {
+  Engine engine = scripted(0);
+  for (int i = 0; i < 2 * engine::policy::kMaxWaiting; ++i) ASSERT_TRUE(engine.submit(ask(1, 5)));
+  {
+    Request request = ask(1, 100);
+    request.prompt.assign(300, 7);
+    Answer begun = engine.submit(request).value();
+    ASSERT_TRUE(begun.next());
+    EXPECT_GT(engine.statistics().pages_in_use, 0);
+  }
+  Answer waiting = engine.submit(ask(1, 5)).value();
+  EXPECT_EQ(engine.statistics().pages_in_use, 0);
+  EXPECT_EQ(engine.statistics().waiting, 1u);
+  EXPECT_TRUE(waiting.wait());
+}
+
+TEST(Desk, AMaskThatThrowsEndsItsRequest) {
+  Engine engine = scripted(0);
+  Request request = ask(1, 5);
+  request.options.token_mask = [](std::span<const std::int32_t>, std::span<std::uint32_t>) {
+    throw std::runtime_error("no grammar");
+  };
+  EXPECT_NE(engine.submit(request)->wait().error().message.find("no grammar"), std::string::npos);
+  EXPECT_TRUE(engine.submit(ask(1, 5))->wait());
+}
+
+TEST(Desk, DeadlinesAreOfNow) {
+  Engine engine = scripted(0);
+  Request request = ask(1, 5);
+  request.finish_within_seconds = 0.02;
+  Answer late = engine.submit(request).value();
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_EQ(late.wait().error().code, ErrorCode::timed_out);
 }
 
 // Who asks something of the engine comes between two steps, however many there are.

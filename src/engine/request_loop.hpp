@@ -83,6 +83,9 @@ class RequestLoop {
   // order of the requests. Each request's last event has `end`.
   void step(double now, std::vector<RequestEvent>& events);
 
+  // Ends what was cancelled, without a forward.
+  void end_cancelled(std::vector<RequestEvent>& events) { report(events); }
+
   bool idle() const { return live_.empty(); }
   std::size_t size() const { return live_.size(); }  // requests that have not ended
   std::size_t waiting() const;                       // of them, those that do not run
