@@ -116,7 +116,7 @@ void Desk::settle(std::unique_lock<std::mutex>& lock) {
     const std::vector<RequestId> cancelled = take_in(lock);
     for (const RequestId id : cancelled) loop_.cancel(id);
     std::vector<RequestEvent> events;
-    loop_.end_cancelled(events);
+    loop_.settle(events);
     lock.lock();
     waiting_ = loop_.waiting();
     deliver(events, now_);

@@ -82,12 +82,15 @@ TEST(Desk, EightThreadsSubmitReadAndDrop) {
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(answered, 48);
-    ASSERT_TRUE(engine.generate(ask(1, 1).prompt, ask(1, 1).options, nullptr));  // a step ends what was dropped
     const EngineStatistics statistics = engine.statistics();
     EXPECT_EQ(statistics.pages_in_use, 0);
     EXPECT_EQ(statistics.slots_in_use, 0);
     EXPECT_EQ(statistics.running + statistics.waiting, 0u);
-    EXPECT_GT(statistics.prefix_hits, 0);
+    // Whether a thread hit what another one left is the scheduler's to say; now nobody is in the way.
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_EQ(engine.generate(ask(1, 30).prompt, ask(1, 30).options, nullptr)->ids, expected.ids);
+    }
+    EXPECT_GT(engine.statistics().prefix_hits, statistics.prefix_hits);
   }
 }
 

@@ -289,7 +289,7 @@ inline Plainly say_plainly(const Scenario& scenario, const LoopBench& bench, con
     said.text += decoder.push(*token);
     open = !said.cut(ask.options.stops);
   }
-  if (open) {
+  if (open && said.error.empty()) {
     said.text += decoder.flush();
     said.cut(ask.options.stops);
   }

@@ -356,7 +356,8 @@ void RequestLoop::wake_siblings(Live& first, const sample::Row& row) {
 void RequestLoop::end_siblings_wait(const Live& first) {
   RequestId next = 0;  // the first of them computes the prompt for the others now
   for (const auto& live : live_) {
-    if (live->spec.sibling != first.id()) continue;
+    // One that has ended in this step already would never hand on to the others.
+    if (live->spec.sibling != first.id() || live->decoding->finished()) continue;
     live->spec.sibling = next;
     if (next == 0) next = live->id();
   }

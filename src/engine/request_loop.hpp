@@ -76,15 +76,16 @@ class RequestLoop {
   ~RequestLoop();
 
   void submit(RequestSpec spec);
-  // Ends it within the next step, which frees everything it has. Of one that has ended or never was: nothing happens.
+  // Ends it within the next step or settle(), which frees everything it has. Of one that has ended or never was:
+  // nothing happens.
   void cancel(RequestId id);
 
   // Plans and computes one forward; `now` is compared with deadlines. What happened is appended to `events`, in the
   // order of the requests. Each request's last event has `end`.
   void step(double now, std::vector<RequestEvent>& events);
 
-  // Ends what was cancelled, without a forward.
-  void end_cancelled(std::vector<RequestEvent>& events) { report(events); }
+  // Ends what was cancelled, without a step.
+  void settle(std::vector<RequestEvent>& events) { report(events); }
 
   bool idle() const { return live_.empty(); }
   std::size_t size() const { return live_.size(); }  // requests that have not ended

@@ -255,6 +255,28 @@ TEST(RequestLoop, CopiesShareTheirPrompt) {
   }
 }
 
+// A copy that is cancelled in the very step in which the first one fails hands nobody on: the others begin by
+// themselves.
+TEST(RequestLoop, CopiesOfALostFirstOneGoOn) {
+  const auto vocabulary = test_vocabulary({});
+  LoopBench bench(ScriptedBackend::noise(4), vocabulary, {.chunk = 16});
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 4; ++i) {
+    RequestSpec copy = bench.spec(std::vector<std::int32_t>(100, 7), {.max_tokens = 3});
+    if (i > 0) copy.sibling = ids.front();
+    ids.push_back(bench.submit(std::move(copy)));
+  }
+  bench.step();
+  bench.loop.cancel(ids[1]);
+  bench.backend.fail_next_run({ErrorCode::io, "device lost", ""});
+  for (int step = 0; step < 30; ++step) bench.step();
+  ASSERT_TRUE(bench.loop.idle());
+  EXPECT_EQ(bench.outcomes.at(ids[0]).end->finish(), FinishReason::error);
+  EXPECT_EQ(bench.outcomes.at(ids[1]).end->finish(), FinishReason::cancelled);
+  EXPECT_EQ(bench.outcomes.at(ids[2]).end->ids().size(), 3u);
+  EXPECT_EQ(bench.outcomes.at(ids[3]).counts.reused_tokens, 100);
+}
+
 TEST(RequestLoop, DeadlinesAndPriorities) {
   const auto vocabulary = test_vocabulary({});
   LoopBench bench(ScriptedBackend::noise(4), vocabulary, {.max_running = 1});
