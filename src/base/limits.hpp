@@ -114,6 +114,7 @@ inline constexpr std::uint64_t kMaxPromptBytes = 256u << 20;  // a prompt, from 
 inline constexpr std::uint64_t kMaxChatBytes = 64u << 20;     // a saved chat
 inline constexpr std::uint64_t kMaxContractBytes = 16u << 20;
 inline constexpr std::size_t kMaxContractRequests = 1024;
+inline constexpr std::size_t kMaxContractIdBytes = 64;
 inline constexpr std::uint64_t kMaxCorpusBytes = 1u << 30;  // the text of `adze perplexity`
 
 // --- numbers on the command line (cli/): invalid_argument ------------------------------------------------------------

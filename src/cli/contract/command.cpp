@@ -41,7 +41,8 @@ std::filesystem::path folder_for(const Context& context, const Contract& contrac
   if (const auto out = context.arguments.value("out")) return *out;
   const std::string stem = fmt::format("contract-{}-{:%Y%m%d-%H%M%S}", contract.id, fmt::gmtime(std::time(nullptr)));
   std::filesystem::path folder = stem;
-  for (int i = 2; std::filesystem::exists(folder); ++i) folder = fmt::format("{}-{}", stem, i);
+  std::error_code error;
+  for (int i = 2; std::filesystem::exists(folder, error); ++i) folder = fmt::format("{}-{}", stem, i);
   return folder;
 }
 
@@ -54,10 +55,6 @@ Result<ExitCode> run(Context& context, const Contract& contract) {
     ADZE_TRY(baseline, read_folder(*folder));
   }
   const std::filesystem::path folder = folder_for(context, contract);
-  if (std::filesystem::exists(folder)) {
-    return fail(ErrorCode::invalid_argument, fmt::format("'{}' exists already", folder.string()),
-                "name another folder with --out");
-  }
   ADZE_TRY(const std::filesystem::path file, find_model(context, model));
   ADZE_TRY(const bench::Team team, bench::team_of(context));
   watch_interrupts();
@@ -78,11 +75,19 @@ Result<ExitCode> run(Context& context, const Contract& contract) {
                      },
                      .interrupted = interrupted,
                      .progress = [&](double share) { context.console.progress("contract", share); }};
-  ADZE_TRY(Outcome outcome, run_contract(contract, options));
+  // Before the work, so that no result is without a place; empty again where there is none.
+  ADZE_TRY_STATUS(make_folder(folder));
+  Result<Outcome> ran = run_contract(contract, options);
   context.console.end_progress();
+  if (!ran) {
+    std::error_code error;
+    std::filesystem::remove(folder, error);
+    return tl::unexpected(ran.error());
+  }
+  Outcome outcome = std::move(*ran);
   if (baseline) {
     const Stored now{.contract_id = contract.id,
-                     .contract_digest = to_hex(digest(contract.source)),
+                     .contract_digest = to_hex(contract.digest),
                      .model = environment.model,
                      .processor = environment.processor,
                      .correct = true,
@@ -149,14 +154,7 @@ ExitCode bench_baseline(Context& context) {
     if (!stored.correct) {
       return fail(ErrorCode::invalid_argument, "the run failed its contract, so it is no baseline");
     }
-    std::error_code error;
-    if (std::filesystem::exists(*to, error)) {
-      return fail(ErrorCode::invalid_argument, fmt::format("'{}' exists already", *to),
-                  "a baseline is never overwritten");
-    }
-    std::filesystem::copy(*from, *to, std::filesystem::copy_options::recursive, error);
-    if (error) return fail(ErrorCode::io, fmt::format("cannot copy to '{}': {}", *to, error.message()));
-    return {};
+    return keep_as_baseline(*from, *to);
   };
   if (const Status status = store(); !status) return complain(context, status.error(), kInfrastructure);
   return code(kPass);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -184,6 +185,11 @@ Result<Contract> parse_contract(std::string text, const std::string& name, const
   if (format != kFormat) return fields.wrong(fmt::format("'contract' must be {}, the format's version", kFormat));
   Contract contract;
   ADZE_TRY(contract.id, fields.text("id", true));
+  const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_'; };
+  if (contract.id.size() > limits::kMaxContractIdBytes || !std::ranges::all_of(contract.id, plain)) {
+    return fields.wrong(
+        fmt::format("'id' must be at most {} letters, digits, '-' and '_'", limits::kMaxContractIdBytes));
+  }
   ADZE_TRY(contract.description, fields.text("description"));
   ADZE_TRY(contract.model, fields.text("model", true));
   ADZE_TRY(const std::int64_t max_tokens, fields.count("max_tokens", 128, 1, limits::kMaxContext));
@@ -210,6 +216,9 @@ Result<Contract> parse_contract(std::string text, const std::string& name, const
   }
   ADZE_TRY_STATUS(fields.no_others());
   ADZE_TRY_STATUS(check_order(contract, fields));
+  std::string everything = text;
+  for (const Ask& ask : contract.asks) everything += '\0' + ask.user;
+  contract.digest = digest(everything);
   contract.source = std::move(text);
   return contract;
 }

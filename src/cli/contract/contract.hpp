@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adze/adze.hpp"
+#include "base/hash.hpp"
 #include "base/result.hpp"
 
 namespace adze::cli::contract {
@@ -40,6 +41,7 @@ struct Contract {
   std::vector<Ask> asks;  // an ask stands behind those that it continues or waits for
   Checks checks;
   std::string source;  // the file's bytes
+  Digest digest;       // of these and of the user_files
 };
 
 // Errors: those of reading, and corrupt_file, which names the file, the request and the field.

@@ -14,6 +14,10 @@
 namespace adze::cli::contract {
 namespace {
 
+// metrics.json last: a folder without it is no result.
+constexpr const char* kFiles[] = {"contract.json", "environment.json", "routes.json",
+                                  "trace.json",    "summary.md",       "metrics.json"};
+
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values.empty() ? 0 : values[values.size() / 2];
@@ -36,7 +40,7 @@ std::string metrics_json(const Contract& contract, const Outcome& outcome, const
   JsonWriter json;
   json.begin_object()
       .field("contract", contract.id)
-      .field("contract_digest", to_hex(digest(contract.source)))
+      .field("contract_digest", to_hex(contract.digest))
       .field("model", environment.model)
       .field("processor", environment.processor)
       .field("correct", outcome.correct())
@@ -172,13 +176,6 @@ std::string summary(const Contract& contract, const Outcome& outcome, const Envi
 
 Status write_folder(const std::filesystem::path& folder, const Contract& contract, const Outcome& outcome,
                     const Environment& environment) {
-  std::error_code error;
-  if (std::filesystem::exists(folder, error)) {
-    return fail(ErrorCode::invalid_argument, fmt::format("'{}' exists already", folder.string()),
-                "name another folder with --out");
-  }
-  std::filesystem::create_directories(folder, error);
-  if (error) return fail(ErrorCode::io, fmt::format("cannot make '{}': {}", folder.string(), error.message()));
   const std::pair<const char*, std::string> files[] = {
       {"contract.json", contract.source},
       {"environment.json", environment_json(environment)},
@@ -187,6 +184,26 @@ Status write_folder(const std::filesystem::path& folder, const Contract& contrac
       {"summary.md", summary(contract, outcome, environment)},
       {"metrics.json", metrics_json(contract, outcome, environment)}};  // last: a folder without it is no result
   for (const auto& [name, text] : files) ADZE_TRY_STATUS(write_file_atomic(folder / name, std::string_view(text)));
+  return {};
+}
+
+Status make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (folder.has_parent_path()) std::filesystem::create_directories(folder.parent_path(), error);
+  if (!error && std::filesystem::create_directory(folder, error)) return {};
+  if (!error) {
+    return fail(ErrorCode::invalid_argument, fmt::format("'{}' exists already", folder.string()),
+                "name another folder; a result is never overwritten");
+  }
+  return fail(ErrorCode::io, fmt::format("cannot make '{}': {}", folder.string(), error.message()));
+}
+
+Status keep_as_baseline(const std::filesystem::path& result, const std::filesystem::path& name) {
+  ADZE_TRY_STATUS(make_folder(name));
+  for (const char* file : kFiles) {
+    ADZE_TRY(const std::string text, read_file(result / file, limits::kMaxContractBytes));
+    ADZE_TRY_STATUS(write_file_atomic(name / file, std::string_view(text)));
+  }
   return {};
 }
 

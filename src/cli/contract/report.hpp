@@ -27,8 +27,12 @@ struct Figures {
 };
 Figures figures_of(const Outcome& outcome);
 
-// Writes contract.json, environment.json, metrics.json, routes.json, trace.json and summary.md into a folder that must
-// not exist yet. `slow`: what was asked of speed and missed. Errors: invalid_argument (it exists), io.
+// Makes a folder that must not exist yet. Errors: invalid_argument (it exists), io.
+Status make_folder(const std::filesystem::path& folder);
+// Copies a result's files into such a folder. Errors: those, and of reading and writing.
+Status keep_as_baseline(const std::filesystem::path& result, const std::filesystem::path& name);
+
+// Writes contract.json, environment.json, metrics.json, routes.json, trace.json and summary.md into an existing folder.
 Status write_folder(const std::filesystem::path& folder, const Contract& contract, const Outcome& outcome,
                     const Environment& environment);
 std::string summary(const Contract& contract, const Outcome& outcome, const Environment& environment);

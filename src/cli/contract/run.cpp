@@ -50,6 +50,7 @@ class Runner {
       const auto next = std::ranges::find_if(answers, [](const auto& answer) { return answer.has_value(); });
       const auto index = static_cast<std::size_t>(next - answers.begin());
       ADZE_TRY(Generation generation, (*next)->wait());
+      if (generation.finish == FinishReason::cancelled) return fail(ErrorCode::cancelled, "stopped");
       next->reset();
       note(index, std::move(generation));
       ++ended;
@@ -140,6 +141,9 @@ void compare(const Contract& contract, const RunRecord& reference, const RunReco
       const auto at = std::ranges::mismatch(got.generation.ids, expected.ids).in1 - got.generation.ids.begin();
       faults.push_back(fmt::format("{}: '{}' differs from plain decoding from token {} on", which, got.name, at));
     }
+    if (got.generation.finish != expected.finish || got.generation.text != expected.text) {
+      faults.push_back(fmt::format("{}: '{}' ends or reads otherwise than plain decoding", which, got.name));
+    }
     if (s.prompt_tokens + s.reused_tokens != got.prompt_length) {
       faults.push_back(fmt::format("{}: '{}' has a prompt of {} tokens, but {} were computed and {} reused", which,
                                    got.name, got.prompt_length, s.prompt_tokens, s.reused_tokens));
@@ -177,6 +181,9 @@ void judge(const Contract& contract, Outcome& outcome) {
             outcome.faults);
     if (outcome.measured[round].engine.route != outcome.measured.front().engine.route) {
       outcome.faults.push_back(fmt::format("round {} took another route than the first", round + 1));
+    }
+    if (outcome.plain[round].engine.route != outcome.plain.front().engine.route) {
+      outcome.faults.push_back(fmt::format("round {} without drafts took another route than the first", round + 1));
     }
   }
   const double share = reuse_share(outcome.measured.front());
