@@ -335,7 +335,7 @@ void DecoderWriter::add_normed_projection(std::string_view tensor, std::string_v
 
 void DecoderWriter::add_experts() {
   route({}, x_);
-  run_experts(h_, true);
+  run_experts(x_, h_, true);
 }
 
 // `how` may hold scales; the rest follows from the tensors.
@@ -358,13 +358,13 @@ ops::BufferId DecoderWriter::routes() {
   return plan_.buffer("routes", 2 * (p_.mixture.used + (p_.mixture.shared_width > 0 ? 1 : 0)));
 }
 
-void DecoderWriter::run_experts(ops::BufferId out, bool add) {
+void DecoderWriter::run_experts(ops::BufferId in, ops::BufferId out, bool add) {
   const MixtureParameters& m = p_.mixture;
   const bool shared = m.shared_width > 0;
   ops::Experts experts{.activation = p_.activation,
                        .add = add,
                        .slots = m.used + (shared ? 1 : 0),
-                       .in = x_,
+                       .in = in,
                        .routes = routes(),
                        .out = out};
   ops::WeightRef gate = weight("blk.*.ffn_gate_exps", "weight"), up = weight("blk.*.ffn_up_exps", "weight");
@@ -390,17 +390,23 @@ void DecoderWriter::run_experts(ops::BufferId out, bool add) {
   plan_.add(experts);
 }
 
+ops::BufferId DecoderWriter::router_input() { return plan_.buffer("router_input", p_.hidden_size); }
+ops::BufferId DecoderWriter::experts_input() { return plan_.buffer("experts_input", p_.hidden_size); }
+
+void DecoderWriter::norm_mixture() {
+  plan_.add(ops::Norm{.norm = norm_spec("blk.*.ffn_gate_inp.scale", layer_), .in = h_, .out = router_input()});
+  plan_.add(ops::Norm{.norm = norm_spec("blk.*.pre_ffw_norm_2.weight", layer_), .in = h_, .out = experts_input()});
+}
+
 void DecoderWriter::add_normed_mixture(float scale) {
   const ops::BufferId dense = plan_.buffer("dense", p_.hidden_size), mixed = plan_.buffer("mixed", p_.hidden_size);
   const ops::BufferId routed = plan_.buffer("routed", p_.hidden_size);
   plan_.add(ops::ProjectAdd{.weight = weight("blk.*.ffn_down", "weight"), .add = false, .in = mixed_, .out = dense});
   plan_.add(ops::Norm{.norm = norm_spec("blk.*.post_ffw_norm_1.weight", layer_), .in = dense, .out = mixed});
-  plan_.add(ops::Norm{.norm = norm_spec("blk.*.ffn_gate_inp.scale", layer_), .in = h_, .out = x_});
   route({.expert_scale = weight("blk.*.ffn_down_exps", "scale"),
          .logit_scale = 1.0f / std::sqrt(static_cast<float>(p_.hidden_size))},
-        x_);
-  norm("blk.*.pre_ffw_norm_2.weight");
-  run_experts(routed, false);
+        router_input());
+  run_experts(experts_input(), routed, false);
   plan_.add(ops::ResidualNorm{
       .residual = mixed,
       .addends = {{.in = routed, .has_norm = true, .norm = norm_spec("blk.*.post_ffw_norm_2.weight", layer_)}},

@@ -69,8 +69,10 @@ class DecoderWriter {
   void add_projection(std::string_view tensor);
   // h = (h + post_norm(W y + b)) * scale
   void add_normed_projection(std::string_view tensor, std::string_view post_norm, float scale = 1.0f);
-  // h = (h + post_ffw_norm(post_1(W_down gated) + post_2(experts))) * scale, with Gemma 4's router: behind
-  // feed_forward().
+  // Gemma 4's mixture stands beside the feed-forward part. What its router and its experts read, each its own norm of
+  // h: before feed_forward(), since neither needs anything of the other.
+  void norm_mixture();
+  // h = (h + post_ffw_norm(post_1(W_down gated) + post_2(experts))) * scale: behind feed_forward().
   void add_normed_mixture(float scale);
   // Per-layer embeddings, from each token's row of a table and from h; behind embed().
   void layer_inputs();
@@ -84,7 +86,9 @@ class DecoderWriter {
   int rope_of(const LayerParameters& layer) const;
   void route(ops::Route how, ops::BufferId in);
   ops::BufferId routes();
-  void run_experts(ops::BufferId out, bool add);  // of x
+  ops::BufferId router_input();
+  ops::BufferId experts_input();
+  void run_experts(ops::BufferId in, ops::BufferId out, bool add);
   ops::WeightRef weight(std::string_view tensor, std::string_view suffix) const;
 
   const Hyperparameters& p_;

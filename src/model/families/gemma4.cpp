@@ -182,6 +182,7 @@ void forward(const Hyperparameters& p, const Weights& w, PlanBuilder& plan) {
     decoder.attention();
     decoder.add_normed_projection("blk.*.attn_output", "blk.*.post_attention_norm.weight");
     decoder.norm("blk.*.ffn_norm.weight");
+    if (p.mixture.experts > 0) decoder.norm_mixture();
     decoder.feed_forward();
     if (p.mixture.experts > 0) {
       decoder.add_normed_mixture(scale);
