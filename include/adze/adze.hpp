@@ -50,6 +50,8 @@ struct LoadOptions {
   // used where it is for another machine, build or model. Results are the same.
   std::filesystem::path profile_directory{};
   std::filesystem::path profile_file{};
+  // Parts of a layer that need nothing of each other run side by side. Results are the same.
+  bool concurrent = false;
   Speculation speculation = Speculation::ngram;
   std::filesystem::path draft_model{};  // for Speculation::draft
   RopeOverride rope{};

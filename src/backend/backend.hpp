@@ -38,6 +38,7 @@ struct PrepareOptions {
   bool pack_in_memory = false;
   PackOptions packs{};            // the same in a file that is kept; not together
   std::vector<Choice> choices{};  // of a profile; the built-in rules choose the rest
+  bool concurrent = false;        // dispatches that need nothing of each other run side by side: the same bits
   int max_slots = 1;  // sequences whose recurrent state is kept; nothing for a plan without recurrent layers
 };
 
@@ -92,6 +93,7 @@ struct DispatchInfo {
   std::string shape;                  // of its products, for choices: "ProjectAdd Q4_1 576x576"; empty without any
   std::vector<std::string> choices;   // how the kernel is driven, and whether a rule or a profile says so
   std::string together;               // why the steps stand together; empty for a single one
+  bool meets = true;                  // false: side by side with the next dispatch
   // Times that all threads meet, the end included: for one row, and for the many of a prompt.
   int barriers = 1, barriers_of_many_rows = 1;
 };

@@ -25,7 +25,8 @@ struct Settings {
   std::string kv_type = "auto";
   std::string compute = "auto";
   std::string cpu = "auto";
-  std::int64_t chunk = 0;            // prompt rows per forward; 0: chosen
+  std::int64_t chunk = 0;  // prompt rows per forward; 0: chosen
+  bool concurrent = false;
   std::string speculation = "auto";  // auto: draft where a draft model is named, else ngram
   std::string draft_model;
   std::string profile = "auto";  // auto: where adze tune keeps it, off: none, else a file

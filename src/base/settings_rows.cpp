@@ -24,6 +24,9 @@ constexpr SettingRow kRows[] = {
      "Instruction set of the kernels: auto, or one that adze doctor lists"},
     {"chunk", &S::chunk, G::engine, "--chunk", "", "TOKENS",
      "Prompt tokens computed at once; 0 chooses. Never changes a result", 0, limits::kMaxBatchRows},
+    {"concurrent", &S::concurrent, G::engine, "--concurrent", "", "",
+     "Run parts of a layer that need nothing of each other side by side, where a model has any. Never changes a "
+     "result"},
     {"speculation", &S::speculation, G::engine, "--spec", "ADZE_SPEC", "auto|off|ngram|draft",
      "Who guesses the next tokens, so that one pass can give several: the text itself, or a draft model. Never changes "
      "a result"},

@@ -81,6 +81,7 @@ LoadOptions load_options(const Settings& settings, const EngineNeeds& needs) {
   options.use_mmap = settings.mmap;
   options.lock_memory = settings.mlock;
   options.chunk = static_cast<int>(settings.chunk);
+  options.concurrent = settings.concurrent;
   options.rope.scaling = settings.rope_scaling;
   options.rope.frequency_base = narrow(settings.rope_base);
   options.rope.scaling_factor = narrow(settings.rope_factor);

@@ -64,6 +64,7 @@ backend::PrepareOptions prepare_options(const LoadOptions& options, const ops::P
   }
   prepare.kernel_set = options.kernel_set;
   prepare.threads = options.threads;
+  prepare.concurrent = options.concurrent;
   prepare.max_batch_rows =
       static_cast<int>(std::min<std::int64_t>(options.chunk > 0 ? options.chunk : policy::kChunk, plan.context_length));
   set_pages(plan, plan.context_length, options.sequences, prepare);

@@ -94,6 +94,7 @@ std::string dispatch_text(const ops::Plan& plan, const backend::DispatchInfo& di
   out += '\n';
   for (const std::string& choice : dispatch.choices) out += fmt::format("    {}\n", choice);
   if (!dispatch.together.empty()) out += fmt::format("    together: {}\n", dispatch.together);
+  if (!dispatch.meets) out += "    side by side with the next: no thread waits for another between them\n";
   for (int s = dispatch.first_step; s <= dispatch.last_step; ++s) out += step_line(plan, static_cast<std::size_t>(s));
   return out;
 }
@@ -195,6 +196,7 @@ std::string plan_json(const ModelInfo& info, const ops::Plan& plan, const backen
                           {"shape", d.shape},
                           {"choices", d.choices},
                           {"together", d.together},
+                          {"side_by_side_with_next", !d.meets},
                           {"barriers", d.barriers},
                           {"barriers_of_many_rows", d.barriers_of_many_rows}});
   }

@@ -54,7 +54,7 @@ class CpuPrepared final : public backend::Prepared {
         delta_net_(std::move(delta_net)),
         scratch_(std::move(scratch)),
         team_(options_.threads, places),
-        rounding_(table_, *schedule_.tuning, scratch_.countdowns.blocks),
+        rounding_(table_, *schedule_.tuning),
         heads_(plan_, table_, kv_, scratch_),
         attention_(table_, kv_, scratch_, schedule_, rounding_, team_),
         mixture_(table_, scratch_, rounding_, team_) {
@@ -244,7 +244,7 @@ class CpuPrepared final : public backend::Prepared {
     team_.barrier();
   }
 
-  // Ends with a barrier, so that the next dispatch may read what this one wrote.
+  // Ends with a barrier, so that the next dispatch may read what this one wrote, unless it has no need to.
   void execute(const Dispatch& dispatch, int member) {
     const std::uint32_t before = team_.barriers();
     const int rows = pass_.rows;
@@ -252,15 +252,15 @@ class CpuPrepared final : public backend::Prepared {
     Crew crew{member, team_.size()};
     bool goes_on = !dispatch.rows.empty();
     if (dispatch.rows_wait() && rows <= dispatch.few_rows) {
-      goes_on = scratch_.countdowns.rows.complete(0, progress.done, progress.all);
+      goes_on = scratch_.countdowns.rows.complete(dispatch.columns_counter(), progress.done, progress.all);
       crew = {0, 1, true};
     } else if (dispatch.rows_wait()) {
       team_.barrier();
     }
     if (goes_on) {
-      for (const Stage& stage : dispatch.rows) run_rows(stage, crew, false);
+      for (const Stage& stage : dispatch.rows) run_rows(dispatch, stage, crew);
     }
-    team_.barrier();
+    if (dispatch.meets) team_.barrier();
     ADZE_CHECK(member != 0 || team_.barriers() - before == static_cast<std::uint32_t>(dispatch.barriers(rows)),
                "{} passed {} barriers", dispatch_name(plan_, dispatch), team_.barriers() - before);
   }
@@ -273,7 +273,7 @@ class CpuPrepared final : public backend::Prepared {
   Progress run_lead(const Dispatch& dispatch, int member) {
     const Stage& lead = dispatch.lead;
     switch (lead.sharing) {
-      case Sharing::rows: run_rows(lead, {member, team_.size()}, true); return {};
+      case Sharing::rows: run_rows(dispatch, lead, {member, team_.size()}); return {};
       case Sharing::columns:
         return std::visit([&](const auto& s) { return run_columns(s, dispatch, member); }, step_of(lead));
       case Sharing::heads: std::visit([&](const auto& s) { run_heads(s, member); }, step_of(lead)); return {};
@@ -285,14 +285,15 @@ class CpuPrepared final : public backend::Prepared {
 
   // --- by rows -------------------------------------------------------------------------------------------------------
 
-  void run_rows(const Stage& stage, Crew crew, bool leads) {
+  void run_rows(const Dispatch& dispatch, const Stage& stage, Crew crew) {
     const ops::Step& step = step_of(stage);
     if (const auto* head = std::get_if<ops::Head>(&step)) {
       for_rows(crew, static_cast<int>(pass_.wanted.size()), [&](int i) { norm_wanted_row(*head, i); });
     } else if (const auto* experts = std::get_if<ops::Experts>(&step)) {
       const Share mine = share_of(pass_.rows, crew.member, crew.members);
-      const bool last =
-          leads ? crew.member == 0 : scratch_.countdowns.rows.complete(1, mine.end - mine.begin, pass_.rows);
+      const bool last = &stage == &dispatch.lead ? crew.member == 0
+                                                 : scratch_.countdowns.rows.complete(dispatch.rows_counter(),
+                                                                                     mine.end - mine.begin, pass_.rows);
       mixture_.gather(*experts, products_of(stage), buffer(experts->in), buffer(experts->routes), pass_.rows, last,
                       crew);
     } else {

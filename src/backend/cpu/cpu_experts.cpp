@@ -178,7 +178,7 @@ void Mixture::group(const ops::Experts& step, const ActivationBuffer& routes, in
 
 ActivationBuffer Mixture::rows_of(const ActivationBuffer& gathered, int expert, const BoundMatmul& reader) const {
   const int first = first_row(expert), block = reader.kernel->activation_block;
-  ActivationBuffer b{.floats = gathered.row(first), .stride = gathered.stride};
+  ActivationBuffer b{.floats = gathered.row(first), .stride = gathered.stride, .blocks = gathered.blocks};
   b.width = static_cast<int>(reader.weight->columns());
   if (block == 32) b.int8_32 = from_row(gathered.int8_32, first, gathered.width, 32);
   if (block == 256) b.int8_256 = from_row(gathered.int8_256, first, gathered.width, 256);

@@ -100,8 +100,8 @@ int Dispatch::barriers(int batch_rows) const {
   const auto is_gather = [](const Stage& stage) { return stage.part == Part::gather; };
   const auto gathers = std::ranges::count_if(rows, is_gather) + (is_gather(lead) ? 1 : 0);
   const bool waits = rows_wait() || (heads && lead.sharing == Sharing::columns);
-  const bool meets = (waits && !few) || (lead.sharing == Sharing::attention && batch_rows > kSplitRows);
-  return 1 + (meets ? 1 : 0) + (alone ? 0 : static_cast<int>(gathers));
+  const bool inside = (waits && !few) || (lead.sharing == Sharing::attention && batch_rows > kSplitRows);
+  return (meets ? 1 : 0) + (inside ? 1 : 0) + (alone ? 0 : static_cast<int>(gathers));
 }
 
 std::vector<Dispatch> cover(const ops::Plan& plan, bool fused) {
@@ -110,7 +110,7 @@ std::vector<Dispatch> cover(const ops::Plan& plan, bool fused) {
     for (const Stage& stage : std::visit(StagesOf{i}, plan.steps[static_cast<std::size_t>(i)])) {
       const Rule* rule = fused && !dispatches.empty() ? find_rule(plan, dispatches.back(), stage) : nullptr;
       if (rule == nullptr) {
-        dispatches.push_back({.lead = stage, .heads = {}, .rows = {}, .few_rows = 0, .reason = {}});
+        dispatches.push_back({.lead = stage, .heads = {}, .rows = {}, .reason = {}});
         continue;
       }
       Dispatch& dispatch = dispatches.back();

@@ -36,10 +36,16 @@ struct Dispatch {
   std::vector<Stage> rows;     // for whole rows of what came before, in order
   int few_rows = 0;            // up to so many, a stage rides along without a meeting, by its rule; 0: no rule asks
   std::string reason;          // why the stages stand together, for people; empty when there is one only
+  // False: the threads go on with the next dispatch without meeting (cpu_side_by_side.hpp).
+  bool meets = true;
+  int lane = 0;  // its place among the dispatches that the threads do not meet between: each counts by itself
   int first_step() const { return lead.step; }
   int last_step() const { return !rows.empty() ? rows.back().step : heads ? heads->step : lead.step; }
   // Whether the rows' stages begin when the last thread has finished its part of the lead.
   bool rows_wait() const { return !rows.empty() && lead.sharing != Sharing::rows; }
+  // Counters of those who have completed the columns of all rows, and all rows.
+  std::size_t columns_counter() const { return 2 * static_cast<std::size_t>(lane); }
+  std::size_t rows_counter() const { return columns_counter() + 1; }
   // Barriers that the threads pass for a batch of so many rows, the one at the end included.
   int barriers(int batch_rows) const;
 };

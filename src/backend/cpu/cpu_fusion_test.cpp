@@ -35,6 +35,8 @@ struct Case {
   DType up = DType::f32;   // of W_up, when it differs
   int experts = 0;         // in place of the feed-forward part
   bool recurrent = false;  // Gated DeltaNet in place of attention: heads are value heads, kv_heads key heads
+  bool parallel = false;   // the feed-forward part reads what attention reads
+  bool dense = false;      // a feed-forward part beside the experts
 };
 
 // Two layers of the kind that a case tells of.
@@ -55,9 +57,22 @@ class Model {
       add(ops::Norm{.norm = norm(c.hidden), .in = h, .out = x}, layer);
       const ops::BufferId mixed = c.recurrent ? delta_net(x, layer) : attention(x, layer);
       project_back(mixed, h, layer);
+      if (c.parallel) {
+        project_back(feed_forward(x, layer), h, layer);
+        continue;
+      }
       add(ops::Norm{.norm = norm(c.hidden), .in = h, .out = x}, layer);
       if (c.experts > 0) {
-        experts(x, h, layer);
+        if (c.dense) {
+          const ops::BufferId into = buffer(c.hidden);
+          add(ops::Norm{.norm = norm(c.hidden), .in = x, .out = into}, layer);
+          project_back(feed_forward(x, layer), h, layer);
+          const ops::BufferId routed = buffer(c.hidden);
+          experts(into, routed, false, layer);
+          add(ops::ResidualNorm{.residual = h, .addends = {{.in = routed, .norm = {}}}, .norm = {}}, layer);
+          continue;
+        }
+        experts(x, h, true, layer);
         continue;
       }
       project_back(feed_forward(x, layer), h, layer);
@@ -181,7 +196,7 @@ class Model {
                           .norm = {}},
         layer);
   }
-  void experts(ops::BufferId x, ops::BufferId h, int layer) {
+  void experts(ops::BufferId x, ops::BufferId out, bool adds, int layer) {
     constexpr int kUsed = 2;
     const ops::BufferId routes = buffer(2 * (kUsed + 1));
     add(ops::Route{.weight = weight(DType::f32, c_.experts, c_.hidden),
@@ -193,7 +208,7 @@ class Model {
                    .out = routes},
         layer);
     const int width = c_.feed_forward, shared = width / 2;
-    ops::Experts experts{.slots = kUsed + 1, .in = x, .routes = routes, .out = h};
+    ops::Experts experts{.add = adds, .slots = kUsed + 1, .in = x, .routes = routes, .out = out};
     experts.routed = {.gate = weight(c_.type, c_.experts * width, c_.hidden),
                       .up = weight(c_.type, c_.experts * width, c_.hidden),
                       .down = weight(c_.type, c_.experts * c_.hidden, width),
@@ -216,7 +231,7 @@ class Model {
 // Three sequences whose rows come in batches of 1, 2, 3, 7 and 97 rows and of all three at once; the logits of all
 // rows.
 std::vector<float> run(const ops::Plan& plan, Compute compute, int threads, bool fused,
-                       std::vector<backend::Choice> choices = {}) {
+                       std::vector<backend::Choice> choices = {}, bool concurrent = false) {
   struct Nothing final : backend::StepObserver {
     void after_step(int, const ops::Buffer&, std::span<const float>, int) override {}
   } nothing;
@@ -227,6 +242,7 @@ std::vector<float> run(const ops::Plan& plan, Compute compute, int threads, bool
                                           .max_pages = kPages * kSequences,
                                           .pack_in_memory = true,
                                           .choices = std::move(choices),
+                                          .concurrent = concurrent,
                                           .max_slots = kSequences})
                       .value();
   if (!fused) prepared->observe(&nothing);
@@ -271,6 +287,26 @@ TEST_P(Fusion, GivesTheBitsOfSingleSteps) {
           << threads << " threads" << (compute == Compute::f32 ? ", float32" : "");
     }
     EXPECT_TRUE(run(model.plan(), compute, 3, false) == expected) << "single steps on 3 threads";
+  }
+}
+
+// Of what needs nothing of each other, no thread waits for another: the same bits, with an observer too, who sees the
+// plan's own order.
+TEST_P(Fusion, GivesTheSameBitsSideBySide) {
+  const Model model(GetParam());
+  const backend::PrepareOptions options{.threads = 1, .max_batch_rows = 1, .max_pages = 1, .concurrent = true};
+  const auto prepared = backend::prepare(model.plan(), options).value();
+  const auto& dispatches = prepared->schedule().dispatches;
+  const auto together = std::ranges::count_if(dispatches, [](const auto& d) { return !d.meets; });
+  EXPECT_EQ(together, GetParam().parallel || GetParam().dense ? 4 : 0);  // two in each layer
+  if (together == 0) return;
+  for (const Compute compute : {Compute::automatic, Compute::f32}) {
+    const std::vector<float> expected = run(model.plan(), compute, 1, false);
+    for (const int threads : {1, 2, 3, 4, 8}) {
+      EXPECT_TRUE(run(model.plan(), compute, threads, true, {}, true) == expected)
+          << threads << " threads" << (compute == Compute::f32 ? ", float32" : "");
+    }
+    EXPECT_TRUE(run(model.plan(), compute, 3, false, {}, true) == expected) << "single steps on 3 threads";
   }
 }
 
@@ -346,7 +382,7 @@ TEST_P(Fusion, CoversALayerInFewDispatches) {
   const auto dispatches = cover(model.plan(), true);
   EXPECT_EQ(count(dispatches), static_cast<int>(dispatches.size()));
   const int per_layer = (static_cast<int>(dispatches.size()) - 2) / 2;  // embedding and head apart
-  EXPECT_LE(per_layer, GetParam().sandwich ? 7 : GetParam().experts > 0 ? 6 : 5);
+  EXPECT_LE(per_layer, GetParam().dense ? 8 : GetParam().sandwich ? 7 : GetParam().experts > 0 ? 6 : 5);
   EXPECT_GT(cover(model.plan(), false).size(), dispatches.size());
 }
 
@@ -366,7 +402,41 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"experts_of_256", DType::q4_k, 256, 2, 1, 128, 512, false, false, false, false, DType::f32, 3},
         Case{"recurrent", DType::q8_0, 64, 6, 3, 16, 96, false, false, false, false, DType::f32, 0, true},
         Case{"recurrent_of_256", DType::q5_k, 256, 4, 2, 64, 256, false, false, false, false, DType::f32, 0, true},
-        Case{"recurrent_floats", DType::f32, 30, 5, 5, 10, 33, false, false, false, false, DType::f32, 0, true}),
+        Case{"recurrent_floats", DType::f32, 30, 5, 5, 10, 33, false, false, false, false, DType::f32, 0, true},
+        Case{.name = "parallel",
+             .type = DType::q8_0,
+             .hidden = 96,
+             .heads = 4,
+             .kv_heads = 2,
+             .head_size = 24,
+             .feed_forward = 160,
+             .parallel = true},
+        Case{.name = "parallel_of_256",
+             .type = DType::q4_k,
+             .hidden = 256,
+             .heads = 4,
+             .kv_heads = 1,
+             .head_size = 64,
+             .feed_forward = 768,
+             .parallel = true},
+        Case{.name = "experts_beside_dense",
+             .type = DType::q8_0,
+             .hidden = 64,
+             .heads = 2,
+             .kv_heads = 1,
+             .head_size = 32,
+             .feed_forward = 192,
+             .experts = 5,
+             .dense = true},
+        Case{.name = "experts_of_256_beside_dense",
+             .type = DType::q4_k,
+             .hidden = 256,
+             .heads = 2,
+             .kv_heads = 1,
+             .head_size = 128,
+             .feed_forward = 512,
+             .experts = 3,
+             .dense = true}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -37,7 +37,7 @@ void Rounding::blocks(const ActivationBuffer& b, const QuantisedRows& to, int bl
   // At the two ends there may be blocks that somebody else has a part of.
   const auto complete = [&](int at) {
     const int part = std::min(end, at + block) - std::max(begin, at);
-    return blocks_.complete(first_unit + static_cast<std::size_t>(at / block), part, block);
+    return b.blocks.complete(first_unit + static_cast<std::size_t>(at / block), part, block);
   };
   int from = begin / block * block, to_column = (end + block - 1) / block * block;
   if (!complete(from)) from += block;

@@ -10,13 +10,12 @@ namespace adze::cpu {
 // Some of a buffer's rows that are completed together. Their tiles are those of `of` rows.
 struct RowSet {
   int first, count, of;
-  std::size_t first_unit;  // of block_units(width) counters; other sets in flight have others
+  std::size_t first_unit;  // of the buffer's counters, block_units(width) of them; other sets in flight have others
 };
 
 class Rounding {
  public:
-  Rounding(const KernelTable& table, const Tuning& tuning, Countdown blocks)
-      : table_(table), tuning_(tuning), blocks_(blocks) {}
+  Rounding(const KernelTable& table, const Tuning& tuning) : table_(table), tuning_(tuning) {}
 
   // Row `row` of `rows`; its values may stand elsewhere.
   void row(const ActivationBuffer& b, int row, int rows) const { this->row(b, row, rows, b.row(row)); }
@@ -32,7 +31,6 @@ class Rounding {
 
   const KernelTable& table_;
   const Tuning& tuning_;  // of the tiles that the products will read
-  Countdown blocks_;
 };
 
 }  // namespace adze::cpu

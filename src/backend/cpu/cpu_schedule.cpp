@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "backend/cpu/cpu_side_by_side.hpp"
 #include "backend/cpu/cpu_topology.hpp"
 #include "base/check.hpp"
 
@@ -72,10 +73,16 @@ class Builder {
     out_.tuning->choose(options_.choices);
     out_.dispatches = cover(plan_, true);
     out_.single = cover(plan_, false);
-    for (const BufferUse& buffer : out_.buffers) count_blocks(block_units(buffer.width));
-    count_blocks(static_cast<std::size_t>(out_.experts.experts) * block_units(out_.experts.activated.width));
+    out_.experts.activated.row_sets = out_.experts.experts;
     find_carried_buffers();
-    share_slots();
+    const std::vector<Dispatch> in_order = out_.dispatches;
+    if (options_.concurrent) {
+      out_.dispatches = put_side_by_side(plan_, out_.buffers, in_order, out_.first_needed);
+      for (const Dispatch& d : out_.dispatches) {
+        out_.countdowns.lanes = std::max(out_.countdowns.lanes, d.lane + 1);
+      }
+    }
+    share_slots(in_order);
     describe();
     return std::move(out_);
   }
@@ -107,7 +114,7 @@ class Builder {
     out_.packed.push_back(std::make_unique<PackedWeight>(&kernel, weight, slices, groups, bytes));
     return out_.packed.back().get();
   }
-  BufferUse* input(ops::BufferId id) { return &out_.buffers[static_cast<std::size_t>(id)]; }
+  BufferUse* use_of(ops::BufferId id) { return &out_.buffers[static_cast<std::size_t>(id)]; }
 
   Status add(Products& products, ops::WeightRef weight, ops::WeightRef bias, BufferUse* input, int slices = 1) {
     ADZE_TRY(const BoundMatmul bound, choose(weight, bias, input, slices));
@@ -154,7 +161,7 @@ class Builder {
                 "values");
   }
   Status bind(const ops::Attend& step, Products&) {
-    count_blocks(kSplitRows * blocks_of(step.out));  // rows are completed apart from each other
+    use_of(step.out)->row_sets = kSplitRows;
     out_.max_heads = std::max(out_.max_heads, step.heads);
     out_.max_padded_head = std::max(out_.max_padded_head, padded16(step.head_size));
     return {};
@@ -168,30 +175,29 @@ class Builder {
     return {};
   }
   Status bind(const ops::DeltaOut& step, Products&) {
-    std::size_t& most = out_.countdowns.blocks_of_each_sequence;
-    most = std::max(most, blocks_of(step.out));
+    use_of(step.out)->each_row = true;  // sequences are completed apart from each other, each may have one row
     return {};
   }
   Status bind(const ops::Project& step, Products& products) {
-    for (const auto& part : step.parts) ADZE_TRY_STATUS(add(products, part.weight, part.bias, input(step.in)));
+    for (const auto& part : step.parts) ADZE_TRY_STATUS(add(products, part.weight, part.bias, use_of(step.in)));
     return {};
   }
   Status bind(const ops::ProjectAdd& step, Products& products) {
-    return add(products, step.weight, step.bias, input(step.in));
+    return add(products, step.weight, step.bias, use_of(step.in));
   }
   Status bind(const ops::GatedPair& step, Products& products) {
     if (!gated_activation(step.activation)) return refuse_activation();
-    ADZE_TRY_STATUS(add(products, step.gate, step.gate_bias, input(step.in)));
+    ADZE_TRY_STATUS(add(products, step.gate, step.gate_bias, use_of(step.in)));
     if (step.up == nullptr) return {};
-    ADZE_TRY_STATUS(add(products, step.up, step.up_bias, input(step.in)));
+    ADZE_TRY_STATUS(add(products, step.up, step.up_bias, use_of(step.in)));
     // Weights of two types are multiplied one after the other, those of one type where a profile says so; the second
     // product needs room of its own.
     out_.spare_stride = std::max(out_.spare_stride, padded16(static_cast<int>(step.up->rows())));
     return {};
   }
   Status bind(const ops::Route& step, Products& products) {
-    ADZE_TRY_STATUS(add(products, step.weight, nullptr, input(step.in)));
-    if (step.shared_gate != nullptr) ADZE_TRY_STATUS(add(products, step.shared_gate, nullptr, input(step.in)));
+    ADZE_TRY_STATUS(add(products, step.weight, nullptr, use_of(step.in)));
+    if (step.shared_gate != nullptr) ADZE_TRY_STATUS(add(products, step.shared_gate, nullptr, use_of(step.in)));
     out_.experts.experts = std::max(out_.experts.experts, static_cast<int>(step.weight->rows()) + 1);
     out_.experts.slots = std::max(out_.experts.slots, step.slots());
     return {};
@@ -226,10 +232,6 @@ class Builder {
   }
 
   void count_heads(int heads) { out_.countdowns.prepared_heads = std::max(out_.countdowns.prepared_heads, heads); }
-  std::size_t blocks_of(ops::BufferId id) const {
-    return block_units(plan_.buffers[static_cast<std::size_t>(id)].width);
-  }
-  void count_blocks(std::size_t blocks) { out_.countdowns.blocks = std::max(out_.countdowns.blocks, blocks); }
 
   void find_carried_buffers() {
     // Behind the last step that stores something, and behind what rides along with it.
@@ -249,13 +251,13 @@ class Builder {
     out_.carried.assign(read.begin(), read.end());
   }
 
-  // Which buffers hold something at the same time: walking backwards, all that a dispatch reads, writes or leaves
-  // alive. Inside one, a thread may be steps ahead of another.
-  std::vector<std::set<int>> conflicts() const {
-    std::vector<std::set<int>> conflicts(plan_.buffers.size());
-    std::set<int> alive;
-    for (auto dispatch = out_.dispatches.rbegin(); dispatch != out_.dispatches.rend(); ++dispatch) {
-      std::set<int> together = alive;
+  // Which buffers hold something at the same time: walking backwards, all that the dispatches between two barriers
+  // read, write or leave alive. Inside one, a thread may be steps ahead of another.
+  using Conflicts = std::vector<std::set<int>>;
+  void add_conflicts(const std::vector<Dispatch>& dispatches, Conflicts& conflicts) const {
+    std::set<int> alive, together;
+    for (auto dispatch = dispatches.rbegin(); dispatch != dispatches.rend(); ++dispatch) {
+      if (dispatch->meets) together = alive;
       for (int s = dispatch->last_step(); s >= dispatch->first_step(); --s) {
         const ops::Access access = ops::step_access(plan_.steps[static_cast<std::size_t>(s)]);
         together.insert(access.reads.begin(), access.reads.end());
@@ -265,13 +267,14 @@ class Builder {
       }
       for (const int a : together) conflicts[static_cast<std::size_t>(a)].insert(together.begin(), together.end());
     }
-    return conflicts;
   }
 
   // Widest first, each into the first slot that is free of its conflicts. Buffers with padding stay alone: kernels rely
-  // on its zeros.
-  void share_slots() {
-    const auto conflicting = conflicts();
+  // on its zeros. An observer sees the plan's own order.
+  void share_slots(const std::vector<Dispatch>& in_order) {
+    Conflicts conflicting(plan_.buffers.size());
+    add_conflicts(in_order, conflicting);
+    if (options_.concurrent) add_conflicts(out_.dispatches, conflicting);
     std::vector<int> order(out_.buffers.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
@@ -294,8 +297,11 @@ class Builder {
       }
       slot->push_back(id);
       use.slot = static_cast<int>(slot - members.begin());
-      out_.slots[static_cast<std::size_t>(use.slot)].int8_32 |= use.int8_32;
-      out_.slots[static_cast<std::size_t>(use.slot)].int8_256 |= use.int8_256;
+      BufferUse& shared = out_.slots[static_cast<std::size_t>(use.slot)];
+      shared.int8_32 |= use.int8_32;
+      shared.int8_256 |= use.int8_256;
+      shared.row_sets = std::max(shared.row_sets, use.row_sets);
+      shared.each_row |= use.each_row;
     }
   }
 
@@ -340,9 +346,10 @@ class Builder {
       info.barriers = dispatch.barriers(1);
       info.barriers_of_many_rows = dispatch.barriers(kSplitRows + 1);
       info.together = dispatch.reason;
+      info.meets = dispatch.meets;
       describe_kernels(dispatch, info);
       describe_choices(dispatch, info);
-      route += info.name + '|' + info.kernel + '\n';
+      route += info.name + '|' + info.kernel + (info.meets ? "\n" : " & ");
       s.dispatches.push_back(std::move(info));
     }
     for (const auto& of_step : out_.products) {

@@ -47,6 +47,9 @@ struct BoundMatmul {
 struct BufferUse {
   int width = 0, stride = 0;  // floats; stride is width padded to 16
   bool int8_32 = false, int8_256 = false;
+  // Sets of rows that are completed, and their blocks rounded, apart from each other: so many, or each row.
+  int row_sets = 1;
+  bool each_row = false;
   int slot = 0;  // buffers that are never alive together share one
 };
 
@@ -61,10 +64,9 @@ struct ExpertUse {
 
 // Counters of what several threads complete together, the most that any dispatch needs.
 struct CountdownUse {
-  int prepared_heads = 0;                   // of a stacked projection
-  int value_heads = 0;                      // of recurrent layers, for each sequence of a batch
-  std::size_t blocks = 0;                   // that are rounded to int8
-  std::size_t blocks_of_each_sequence = 0;  // where sequences are completed apart from each other
+  int prepared_heads = 0;  // of a stacked projection
+  int value_heads = 0;     // of recurrent layers, for each sequence of a batch
+  int lanes = 1;           // dispatches side by side
 };
 
 // Blocks of a row in either int8 form, each counted.

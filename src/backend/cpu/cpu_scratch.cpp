@@ -35,6 +35,10 @@ ActivationBuffer activation(Source& source, const BufferUse& use, std::size_t ro
   const auto width = static_cast<std::size_t>(use.width);
   if (use.int8_32) b.int8_32 = quantised(source, rows, width, 32, 32);
   if (use.int8_256) b.int8_256 = quantised(source, rows, width, 256, 16);
+  if (use.int8_32 || use.int8_256) {
+    const std::size_t sets = std::max(static_cast<std::size_t>(use.row_sets), use.each_row ? rows : 0);
+    b.blocks = Countdown(source.template take<std::int32_t>(sets * block_units(use.width)));
+  }
   return b;
 }
 
@@ -60,9 +64,8 @@ void lay_out_countdowns(Source& source, Countdowns& c, const CpuSchedule& schedu
   const std::size_t heads =
       std::max({static_cast<std::size_t>(use.prepared_heads), static_cast<std::size_t>(kSplitRows * schedule.max_heads),
                 rows * static_cast<std::size_t>(use.value_heads)});
-  c.rows = Countdown(source.template take<std::int32_t>(2));
+  c.rows = Countdown(source.template take<std::int32_t>(2 * static_cast<std::size_t>(use.lanes)));
   c.heads = Countdown(source.template take<std::int32_t>(heads));
-  c.blocks = Countdown(source.template take<std::int32_t>(std::max(use.blocks, rows * use.blocks_of_each_sequence)));
 }
 
 template <class Source>

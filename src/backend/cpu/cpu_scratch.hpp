@@ -15,6 +15,7 @@ struct ActivationBuffer {
   std::size_t stride = 0;
   int width = 0;
   QuantisedRows int8_32{}, int8_256{};  // null quants: nobody reads that form
+  Countdown blocks{};                   // that are rounded to one of them
   float* row(int r) const { return floats + static_cast<std::size_t>(r) * stride; }
 };
 
@@ -43,9 +44,8 @@ struct ExpertScratch {
 
 // What the threads of one dispatch complete together.
 struct Countdowns {
-  Countdown rows;    // 0: all columns of all rows, 1: all rows
-  Countdown heads;   // of a projection; of a row's attention; of a sequence's states
-  Countdown blocks;  // that are rounded to int8
+  Countdown rows;   // two for each dispatch side by side
+  Countdown heads;  // of a projection; of a row's attention; of a sequence's states
 };
 
 struct Scratch {
